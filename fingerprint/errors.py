@@ -1,0 +1,48 @@
+"""Every error that this project raises on purpose.
+
+    FingerprintError              one sentence for a person; exit code 2
+    ├── SnapshotError             a file that is not a snapshot, or not a whole one
+    ├── TargetError               a host that cannot be reached or refused us
+    │   └── HostKeyError          its SSH key is unknown or has changed
+    ├── HostProgramError          the program on the host failed or ended early
+    ├── LaunchError               a server that did not start, become ready or answer
+    ├── CaseError                 a case folder that cannot be used
+    └── UsageError                options that do not go together
+
+A message names the thing, the reason and the next step. Faults of the code itself are ordinary Python errors and are
+not caught.
+"""
+
+from __future__ import annotations
+
+
+class FingerprintError(Exception):
+    """Base of all expected failures; its text is shown to the user as it stands."""
+
+
+class SnapshotError(FingerprintError):
+    """A file is not a snapshot, is cut off, or was written by a newer version."""
+
+
+class TargetError(FingerprintError):
+    """A target cannot be reached, or refused the command."""
+
+
+class HostKeyError(TargetError):
+    """The SSH host key is unknown or differs from the one on record."""
+
+
+class HostProgramError(FingerprintError):
+    """The program on the host ended early, or answered with a failure."""
+
+
+class LaunchError(FingerprintError):
+    """A server did not start, did not become ready in time, or stopped answering."""
+
+
+class CaseError(FingerprintError):
+    """A case folder is missing, incomplete, or belongs to another run."""
+
+
+class UsageError(FingerprintError):
+    """Options or arguments that contradict each other or name nothing."""
