@@ -1,0 +1,41 @@
+"""Snapshots: what was read from one serving host at one time, as pydantic models.
+
+Nothing here reads a host or compares anything: it only says what a snapshot is, and loads and saves it.
+"""
+
+from snapshots.base import Key, Leaf, Part, Read, Section, State, Unread, identity_digest, leaves
+from snapshots.packages import Distribution, Interpreter, Packages
+from snapshots.server import Library, Process, Server
+from snapshots.snapshot import SCHEMA, Measured, NotASnapshotError, Snapshot, load, parse, save
+from snapshots.startup import Startup, StartupFile
+from snapshots.tree import LocalFile, Tree, Trees
+
+__all__ = [
+    "SCHEMA",
+    "Distribution",
+    "Interpreter",
+    "Key",
+    "Leaf",
+    "Library",
+    "LocalFile",
+    "Measured",
+    "NotASnapshotError",
+    "Packages",
+    "Part",
+    "Process",
+    "Read",
+    "Section",
+    "Server",
+    "Snapshot",
+    "Startup",
+    "StartupFile",
+    "State",
+    "Tree",
+    "Trees",
+    "Unread",
+    "identity_digest",
+    "leaves",
+    "load",
+    "parse",
+    "save",
+]

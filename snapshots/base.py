@@ -1,0 +1,159 @@
+"""What every model of a snapshot is made of, and the one walk that all comparisons use.
+
+A snapshot is a tree of `Part`s whose collections are dictionaries by natural key (package name, variable, rank, path,
+bus id). So one walk gives its *leaves*, each under a key that means the same in every snapshot, and a comparison is a
+join on those keys. Two things are typed rather than guessed:
+
+* `State[T]` marks a reading that moves on its own (temperature, pid, free memory): shown, never part of the identity.
+* `Unread` stands where a value could not be read, with the reason. `None` means that the thing is really not there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal, TypeAlias, TypeVar, Union
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+T = TypeVar("T")
+
+Key: TypeAlias = tuple[str, ...]
+
+
+class Part(BaseModel):
+    """Base of every model here: immutable, and unknown fields are an error rather than lost."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class StateMark:
+    """Annotation behind `State[T]`."""
+
+
+State = Annotated[T, StateMark()]
+
+
+class Unread(Part):
+    """A value that could not be read; `unread` is the reason, in words."""
+
+    unread: str
+
+
+Leaf: TypeAlias = str | int | float | bool | tuple["Leaf", ...] | Unread
+
+
+def _unread_first(value: object) -> object:
+    """Recognise an unread mark before any dictionary type can swallow it."""
+    if isinstance(value, dict) and value.keys() == {"unread"} and isinstance(value["unread"], str):
+        return Unread(unread=value["unread"])
+    return value
+
+
+Read = Annotated[Union[T, Unread], BeforeValidator(_unread_first)]  # noqa: UP007 - a generic alias needs Union
+
+
+Status: TypeAlias = Literal["ok", "partial", "failed", "absent"]
+
+
+class Section(Part):
+    """One probe's answer. `absent` means that the host has no such thing, or that nobody asked; `reason` says which."""
+
+    status: State[Status] = "absent"
+    reason: State[str | None] = None
+    seconds: State[float] = 0.0
+
+
+def _is_state(model: type[BaseModel], field: str) -> bool:
+    return any(isinstance(mark, StateMark) for mark in model.model_fields[field].metadata)
+
+
+_STATE_FIELDS: dict[type[BaseModel], frozenset[str]] = {}
+
+
+def _state_fields(model: type[BaseModel]) -> frozenset[str]:
+    known = _STATE_FIELDS.get(model)
+    if known is None:
+        known = frozenset(name for name in model.model_fields if _is_state(model, name))
+        _STATE_FIELDS[model] = known
+    return known
+
+
+def leaves(value: object, *, state: bool = False, key: Key = ()) -> Iterator[tuple[Key, Leaf]]:
+    """Yield every leaf below `value` with its natural key.
+
+    Args:
+        value: a model, a dictionary of them, a list or a plain value.
+        state: also yield the readings marked `State`.
+        key: the key of `value` itself.
+
+    Nothing is yielded for `None`: an absent value and a missing key are the same thing. Lists are leaves, in order.
+    """
+    if value is None:
+        return
+    if isinstance(value, Unread):
+        yield key, value
+    elif isinstance(value, BaseModel):
+        model = type(value)
+        hidden = frozenset() if state else _state_fields(model)
+        for name, child in value.__dict__.items():
+            if name not in hidden and child is not None:
+                yield from leaves(child, state=state, key=(*key, name))
+    elif isinstance(value, Mapping):
+        for name, child in value.items():
+            if isinstance(child, str):  # the common case, without a generator for each
+                yield (*key, str(name)), child
+            else:
+                yield from leaves(child, state=state, key=(*key, str(name)))
+    elif isinstance(value, (list, tuple)):
+        yield key, _frozen(value)
+    elif isinstance(value, (str, int, float, bool)):
+        yield key, value
+    else:
+        raise TypeError(f"{type(value).__name__} is not a snapshot value")
+
+
+def _frozen(value: object) -> Leaf:
+    if isinstance(value, (list, tuple)):
+        return tuple(_frozen(item) for item in value)
+    if isinstance(value, Mapping):
+        return tuple((str(name), _frozen(value[name])) for name in sorted(value, key=str))
+    if value is None:
+        return ""
+    if isinstance(value, (str, int, float, bool, Unread)):
+        return value
+    raise TypeError(f"{type(value).__name__} is not a snapshot value")
+
+
+def _canonical(leaf: Leaf) -> object:
+    if isinstance(leaf, Unread):
+        return {"unread": True}  # the wording of a reason is no part of an environment's identity
+    if isinstance(leaf, tuple):
+        return [_canonical(item) for item in leaf]
+    return leaf
+
+
+def identity_digest(value: object) -> str:
+    """SHA-256, in hexadecimal, of the canonical identity part: equal for equal environments on any machine."""
+    digest = hashlib.sha256()
+    for key, leaf in sorted(leaves(value), key=lambda item: item[0]):
+        row = json.dumps([key, _canonical(leaf)], ensure_ascii=True, separators=(",", ":"))
+        digest.update(row.encode() + b"\n")
+    return digest.hexdigest()
+
+
+__all__ = [
+    "Field",
+    "Key",
+    "Leaf",
+    "Part",
+    "Read",
+    "Section",
+    "State",
+    "StateMark",
+    "Status",
+    "Unread",
+    "identity_digest",
+    "leaves",
+]

@@ -1,0 +1,52 @@
+"""The Python distributions of the serving interpreter, and whether they are still what their wheels shipped."""
+
+from __future__ import annotations
+
+from snapshots.base import Part, Read, Section, State
+
+
+class Interpreter(Part):
+    """The interpreter that serves, read from the live server or named by the caller."""
+
+    executable: str
+    version: Read[str]
+    prefix: str
+    base_prefix: Read[str]
+    path: Read[list[str]]
+    """Directories that hold its distributions, in import order."""
+
+
+class Distribution(Part):
+    """One installed distribution, under its canonical name."""
+
+    version: Read[str]
+    location: str
+    """The directory of sys.path in which its metadata lies."""
+    installer: str | None = None
+    tags: list[str] = []
+    """Wheel tags, such as `py3-none-any`."""
+    requires: list[str] = []
+    origin: str | None = None
+    """Where a direct_url.json says it came from, without credentials."""
+    editable: bool = False
+    record: Read[str | None] = None
+    """SHA-256 of its RECORD in a form that does not depend on where it is installed: what the wheel shipped."""
+    contents: Read[str | None] = None
+    """SHA-256 over the digests of the installed files themselves: what is there today. None when not verified."""
+    altered: dict[str, str] = {}
+    """Files that differ from RECORD: path -> marks as `rpm -V` prints them (`5` digest, `S` size, `missing`, `extra`)."""
+    kept: State[bool] = False
+    """Whether its files were copied into the store beside the snapshot."""
+
+
+class Packages(Section):
+    """Every distribution on the serving interpreter's path."""
+
+    interpreter: Interpreter | None = None
+    distributions: dict[str, Distribution] = {}
+    duplicates: dict[str, list[str]] = {}
+    """Names found more than once: the versions with their locations, the winning one first."""
+    leftovers: dict[str, str] = {}
+    """Metadata directories that describe nothing: path -> what is wrong."""
+    files: dict[str, dict[str, str]] = {}
+    """Canonical name -> path relative to `location` -> SHA-256 (hex) of the installed file, for kept distributions."""

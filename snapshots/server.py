@@ -1,0 +1,52 @@
+"""The live server, read from outside: its processes, their variables three ways, and its own account of itself."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import JsonValue
+
+from snapshots.base import Part, Read, Section, State
+
+Variables = dict[str, str]
+
+
+class Library(Part):
+    """A shared object that is mapped in a process."""
+
+    build_id: Read[str | None] = None
+    deleted: bool = False
+    """The file was replaced on disk after the process mapped it."""
+
+
+class Process(Part):
+    """One process of the server."""
+
+    role: Literal["launcher", "rank", "detokenizer", "tracker", "helper"]
+    rank: int | None = None
+    pid: State[int]
+    parent: State[int]
+    title: str
+    argv: Read[list[str]]
+    executable: Read[str]
+    cwd: Read[str]
+    started: State[float]
+    """Seconds since the epoch."""
+    at_exec: Read[Variables]
+    """Variables that it was started with; a process that writes its title over them makes this unreadable."""
+    variables: Read[Variables]
+    """Variables as they are now, from the C library's `environ` in the process's memory."""
+    libraries: Read[dict[str, Library]] = {}
+    affinity: Read[str] = ""
+    nice: Read[int] = 0
+    cgroup: State[Read[str]] = ""
+
+
+class Server(Section):
+    """The server's process tree by role (`launcher`, `rank 0`, `detokenizer` ...)."""
+
+    engine: str | None = None
+    url: State[str | None] = None
+    processes: dict[str, Process] = {}
+    arguments: Read[dict[str, JsonValue]] = {}
+    """Resolved arguments from `/server_info`, without ports, times and secrets."""

@@ -1,0 +1,137 @@
+"""The snapshot file: sections, identity, load and save.
+
+The file is JSON. `schema` says which version wrote it; `id` is the digest of the identity part, so a file that was
+edited or cut is noticed when it is read again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from snapshots.base import Part, Section, State, identity_digest
+from snapshots.packages import Packages
+from snapshots.server import Server
+from snapshots.startup import Startup
+from snapshots.tree import Trees
+
+SCHEMA = 1
+LARGEST_FILE_BYTES = 256 * 2**20
+
+
+class NotASnapshotError(ValueError):
+    """The file is not a snapshot that this version can read; the text is one sentence for a person."""
+
+
+class Measured(Part):
+    """A figure measured on the live server when the snapshot was taken."""
+
+    metric: str
+    """`verify_ms` or `cycle_ms`."""
+    value: float
+    source: str
+    """Where the figure came from; figures of different sources are never compared."""
+    accept_length: float | None = None
+    tokens_per_second: float | None = None
+    requests: int = 0
+
+
+class Snapshot(Part):
+    """What was read from one serving host at one time."""
+
+    schema_number: State[int] = Field(default=SCHEMA, alias="schema")
+    tool: State[str]
+    taken_at: State[datetime]
+    target: State[str]
+    seconds: State[float] = 0.0
+    measured: State[Measured | None] = None
+    packages: Packages = Packages()
+    startup: Startup = Startup()
+    trees: Trees = Trees()
+    server: Server = Server()
+
+    @property
+    def id(self) -> str:
+        """SHA-256 of the identity part."""
+        return identity_digest(self)
+
+    def sections(self) -> dict[str, Section]:
+        """The sections by name, in the order in which people read them."""
+        return {name: value for name, value in self if isinstance(value, Section)}
+
+    def text(self) -> str:
+        """The file's text."""
+        body = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        return json.dumps({"schema": SCHEMA, "id": self.id, **body}, indent=1, ensure_ascii=False) + "\n"
+
+
+def save(snapshot: Snapshot, path: Path) -> None:
+    """Write the file whole or not at all: a reader never sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(snapshot.text())
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def load(path: Path) -> Snapshot:
+    """Read a snapshot file.
+
+    Raises:
+        NotASnapshotError: missing, cut off, foreign, newer than this version, or edited since it was written.
+    """
+    try:
+        if path.stat().st_size > LARGEST_FILE_BYTES:
+            raise NotASnapshotError(f"{path} is larger than {LARGEST_FILE_BYTES >> 20} MiB: not a snapshot.")
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise NotASnapshotError(f"{path} does not exist; `fingerprint capture -o {path}` writes one.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise NotASnapshotError(f"{path} cannot be read: {reason}.") from None
+    return parse(text, str(path))
+
+
+def parse(text: str, name: str) -> Snapshot:
+    """Make a snapshot of a file's text; `name` is what messages call it. Raises as `load` does."""
+    try:
+        body = json.loads(text)
+    except ValueError as error:
+        kind = "is cut off or damaged" if text.lstrip().startswith("{") else "is not a snapshot"
+        raise NotASnapshotError(f"{name} {kind} ({error}); capture it again or fetch a whole copy.") from None
+    except RecursionError:
+        raise NotASnapshotError(f"{name} is nested too deeply to be a snapshot.") from None
+    if not isinstance(body, dict) or not isinstance(body.get("schema"), int) or "taken_at" not in body:
+        raise NotASnapshotError(
+            f"{name} is JSON but not a snapshot: it has no `schema` number; `fingerprint capture` writes one."
+        )
+    if body["schema"] > SCHEMA:
+        raise NotASnapshotError(
+            f"{name} was written by a newer version (schema {body['schema']}, this version reads up to {SCHEMA});"
+            " upgrade fingerprint to read it."
+        )
+    recorded = body.pop("id", None)
+    try:
+        snapshot = Snapshot.model_validate(body)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(step) for step in first["loc"])
+        raise NotASnapshotError(
+            f"{name} is not a whole snapshot: {where}: {first['msg']} ({error.error_count()} such faults)."
+        ) from None
+    if recorded != snapshot.id:
+        raise NotASnapshotError(
+            f"{name} does not match its own id: it was edited or damaged after it was written; use the original file."
+        )
+    return snapshot
