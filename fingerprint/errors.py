@@ -4,7 +4,7 @@
     ├── SnapshotError             a file that is not a snapshot, or not a whole one
     ├── TargetError               a host that cannot be reached or refused us
     │   └── HostKeyError          its SSH key is unknown or has changed
-    ├── HostProgramError          the program on the host failed or ended early
+    ├── HostProgramError          the program on the host answered with a failure
     ├── LaunchError               a server that did not start, become ready or answer
     ├── CaseError                 a case folder that cannot be used
     └── UsageError                options that do not go together
@@ -33,7 +33,17 @@ class HostKeyError(TargetError):
 
 
 class HostProgramError(FingerprintError):
-    """The program on the host ended early, or answered with a failure."""
+    """The program on the host answered with a failure.
+
+    Attributes:
+        kind: what failed, in one word (`fault`, `launch`, `void` ...).
+        where: the host's traceback, when the fault is ours.
+    """
+
+    def __init__(self, message: str, kind: str = "fault", where: str | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.where = where
 
 
 class LaunchError(FingerprintError):

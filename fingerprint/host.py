@@ -1,0 +1,129 @@
+"""The planner's end of the host program: sends it, asks it, hears its answers.
+
+The program is `probes/` in one zip, sent over the standard input of one `python3` on the target. Nothing is installed
+there: the zip lives in an anonymous memory file of that process and vanishes with it.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import secrets
+import time
+import zipfile
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any, cast
+
+from fingerprint.errors import HostProgramError, TargetError
+from fingerprint.targets.base import Channel, Target
+
+BOOT = "import sys;exec(compile(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())),chr(98),chr(101)+chr(120)+chr(101)+chr(99)))"
+"""Free of quotes, backslashes, exclamation marks and newlines, so that every login shell passes it on unharmed."""
+
+LOADER = """
+import os, sys
+blob = sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))
+memory = os.memfd_create("fingerprint")
+left = memoryview(blob)
+while left:
+    left = left[os.write(memory, left):]
+sys.path.insert(0, "/proc/self/fd/%d" % memory)
+sys.dont_write_bytecode = True
+from probes.program import main
+main(memory)
+"""
+
+Handler = Callable[[str, Any], None]
+
+
+@functools.cache
+def payload() -> bytes:
+    """The host program as a zip; equal sources give equal bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        root = Path(str(resources.files("probes")))
+        for path in sorted(root.rglob("*.py")):
+            entry = zipfile.ZipInfo(f"probes/{path.relative_to(root).as_posix()}", (1980, 1, 1, 0, 0, 0))
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, path.read_bytes())
+    return buffer.getvalue()
+
+
+class HostProgram:
+    """A conversation with the host program on one target; a context manager that ends it."""
+
+    def __init__(self, target: Target, python: str = "python3") -> None:
+        self.target = target
+        self._nonce = f"fp{secrets.token_hex(8)}:"
+        self._number = 0
+        self._channel: Channel = target.start([python, "-I", "-S", "-c", BOOT])
+        loader = LOADER.encode()
+        blob = payload()
+        self._write(b"%d\n%s%d\n%s%s\n" % (len(loader), loader, len(blob), blob, self._nonce.encode()))
+        self._hear(None, lambda _event, _value: None)
+
+    def __enter__(self) -> HostProgram:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the program's input; it ends everything it started and leaves."""
+        self._channel.close()
+
+    def call(self, name: str, args: dict[str, Any], on_event: Handler = lambda _event, _value: None) -> Any:  # noqa: ANN401 - JSON
+        """Ask for one thing and wait for its result.
+
+        Args:
+            name: `capture`, `try`, `prepare` or `restore`.
+            args: JSON.
+            on_event: called with every event that comes before the result.
+
+        Raises:
+            HostProgramError: the program failed or the way to it broke; `kind` of the answer is in its `kind`.
+        """
+        self._number += 1
+        self._write(json.dumps({"id": self._number, "call": name, "args": args}).encode() + b"\n")
+        return self._hear(self._number, on_event)
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._channel.stdin.write(data)
+            self._channel.stdin.flush()
+        except OSError:
+            raise self._broken() from None
+
+    def _hear(self, number: int | None, on_event: Handler) -> Any:  # noqa: ANN401 - JSON
+        nonce = self._nonce.encode()
+        while True:
+            try:
+                line = self._channel.stdout.readline()
+            except OSError:
+                line = b""
+            if not line:
+                raise self._broken()
+            start = line.find(nonce)
+            if start < 0:
+                continue  # a banner, a message of the day
+            message = cast("dict[str, Any]", json.loads(line[start + len(nonce) :]))
+            if message.get("event") == "hello" and number is None:
+                return message["value"]
+            if message.get("id") != number:
+                continue
+            if "event" in message:
+                on_event(message["event"], message["value"])
+            elif "error" in message:
+                raise HostProgramError(message["error"], kind=message.get("kind", "fault"), where=message.get("where"))
+            else:
+                return message["result"]
+
+    def _broken(self) -> TargetError:
+        time.sleep(0.05)  # its last words may still be on their way
+        words = self._channel.complaint()
+        return TargetError(
+            f"{self.target.name}: the program on the host ended" + (f": {words}" if words else " without a word") + "."
+        )

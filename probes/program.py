@@ -1,0 +1,105 @@
+"""The host program: answers requests on standard input until that ends, then ends everything it started.
+
+Requests and answers are JSON lines. Every answer line begins with the nonce of the conversation, so whatever else the
+way to the host prints (a banner, a locale warning) is told apart. One request is worked on at a time; an answer is any
+number of `event` lines and then one `result` or `error`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+import traceback
+from typing import BinaryIO, Callable, Dict, Optional
+
+from probes import capture, trial
+from probes.reading import Json
+
+Emit = Callable[[str, Json], None]
+
+
+class Conversation:
+    """One planner on the other end: the nonce, the way out, and what was started for it."""
+
+    def __init__(self, nonce: str, out: BinaryIO) -> None:
+        self._nonce = nonce
+        self._out = out
+        self._lock = threading.Lock()
+
+    def send(self, message: Dict[str, Json]) -> None:
+        """Write one answer line."""
+        line = f"{self._nonce}{json.dumps(message, separators=(',', ':'))}\n".encode("utf-8", "surrogateescape")
+        with self._lock:
+            self._out.write(line)
+            self._out.flush()
+
+
+def serve(stdin: BinaryIO, stdout: BinaryIO, memory: int) -> None:
+    """Answer requests until `stdin` ends; a request in work is then cut off and its server ended.
+
+    `memory` is the descriptor of the memory file that holds this program.
+    """
+    nonce = stdin.readline().decode("ascii", "replace").strip()
+    conversation = Conversation(nonce, stdout)
+    trials = trial.Trials(memory)
+    calls: Dict[str, Callable[[Json, Emit], Json]] = {
+        "capture": capture.capture,
+        "try": trials.run,
+        "prepare": trials.prepare,
+        "restore": trials.restore,
+    }
+    requests: "queue.Queue[Optional[Dict[str, Json]]]" = queue.Queue()
+
+    def read_requests() -> None:
+        try:
+            for line in stdin:
+                request = json.loads(line)
+                if request.get("call") == "cancel":
+                    trials.cancel()
+                else:
+                    requests.put(request)
+        finally:
+            trials.cancel()
+            requests.put(None)
+
+    threading.Thread(target=read_requests, daemon=True).start()
+    conversation.send({"event": "hello", "value": {"python": sys.version.split()[0], "pid": os.getpid()}})
+    try:
+        while True:
+            request = requests.get()
+            if request is None:
+                return
+            number = request.get("id")
+
+            def emit(event: str, value: Json, number: Json = number) -> None:
+                conversation.send({"id": number, "event": event, "value": value})
+
+            try:
+                call = calls[str(request.get("call"))]
+                conversation.send({"id": number, "result": call(request.get("args"), emit)})
+            except trial.TrialError as error:
+                conversation.send({"id": number, "error": str(error), "kind": error.kind})
+            except BrokenPipeError:
+                return
+            except Exception as error:
+                where = traceback.format_exc(limit=-3)
+                conversation.send(
+                    {"id": number, "error": f"{type(error).__name__}: {error}", "kind": "fault", "where": where}
+                )
+    except BrokenPipeError:
+        return
+    finally:
+        trials.close()
+
+
+def main(memory: int) -> None:
+    """Serve this process's standard streams, and leave without waiting for a probe that hangs."""
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # nothing that a module prints may get between the answers
+    try:
+        serve(sys.stdin.buffer, out, memory)
+    finally:
+        os._exit(0)

@@ -1,0 +1,144 @@
+"""Reading a host without trusting it: every failure is a value, every read has a bound.
+
+A value that cannot be read is `{"unread": reason}`; `None` means that the thing is not there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import stat
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, Union
+
+Json = Any
+Unread = Dict[str, str]
+
+LARGEST_TEXT_BYTES = 256 * 1024
+
+
+def unread(reason: object) -> Unread:
+    """The value that stands for a failed read; an exception is put into words."""
+    if isinstance(reason, FileNotFoundError):
+        return {"unread": f"{reason.filename} does not exist"}
+    if isinstance(reason, OSError):
+        name = f"{reason.filename}: " if reason.filename else ""
+        return {"unread": f"{name}{reason.strerror or reason}"}
+    if isinstance(reason, BaseException):
+        return {"unread": f"{type(reason).__name__}: {reason}"}
+    return {"unread": str(reason)}
+
+
+def is_unread(value: object) -> bool:
+    """Whether a value stands for a failed read."""
+    return isinstance(value, dict) and value.keys() == {"unread"}
+
+
+def attempt(read: Callable[[], Json]) -> Json:
+    """What `read` returns, or the reason why it could not."""
+    try:
+        return read()
+    except Exception as error:
+        return unread(error)
+
+
+def read_bytes(path: Union[str, Path], limit: int = LARGEST_TEXT_BYTES) -> bytes:
+    """The contents of a regular file (or a file of /proc or /sys), at most `limit` bytes of it.
+
+    A FIFO, a device or a socket in its place is refused instead of waited for.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        chunks: List[bytes] = []
+        left = limit
+        while left > 0:
+            chunk = os.read(handle, min(left, 1 << 20))
+            if not chunk:
+                break
+            chunks.append(chunk)
+            left -= len(chunk)
+        return b"".join(chunks)
+    finally:
+        os.close(handle)
+
+
+def read_text(path: Union[str, Path], limit: int = LARGEST_TEXT_BYTES) -> str:
+    """The contents of a small text file; bytes that are not UTF-8 are kept as surrogates' replacements.
+
+    Raises:
+        OSError: as `read_bytes`.
+    """
+    return read_bytes(path, limit).decode("utf-8", "replace")
+
+
+class Finished:
+    """How a command ended: `code` (None when it was abandoned), `out`, and `reason` when there is no usable output."""
+
+    def __init__(self, code: Optional[int], out: bytes, reason: Optional[str]) -> None:
+        self.code = code
+        self.out = out
+        self.reason = reason
+
+    def text(self) -> str:
+        """Standard output as text."""
+        return self.out.decode("utf-8", "replace")
+
+
+def run(
+    argv: List[str],
+    deadline_s: float,
+    *,
+    cwd: Optional[str] = None,
+    variables: Optional[Mapping[str, str]] = None,
+    limit: int = 8 << 20,
+    stdin: Optional[bytes] = None,
+) -> Finished:
+    """Run one command, without a shell, in the C locale, for at most `deadline_s` seconds.
+
+    A child that does not end is killed; one that cannot be killed (sleeping in the kernel) is abandoned, not waited for.
+    """
+    environment = dict(os.environ)
+    environment.update(LC_ALL="C", LANGUAGE="C")
+    environment.update(variables or {})
+    try:
+        child = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            env=environment,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return Finished(None, b"", f"{argv[0]}: {error.strerror}")
+    try:
+        out, err = child.communicate(stdin, timeout=deadline_s)
+    except subprocess.TimeoutExpired:
+        try:
+            os.killpg(child.pid, signal.SIGKILL)
+        except OSError:
+            pass
+        ended = time.monotonic() + 0.5
+        while child.poll() is None and time.monotonic() < ended:
+            time.sleep(0.01)
+        fate = "was ended" if child.poll() is not None else "could not be ended and was left alone"
+        for pipe in (child.stdin, child.stdout, child.stderr):
+            if pipe is not None and child.poll() is not None:
+                pipe.close()
+        return Finished(None, b"", f"{argv[0]} did not finish within {deadline_s:g} s and {fate}")
+    if child.returncode != 0:
+        words = err.decode("utf-8", "replace").strip().splitlines()
+        how = f"signal {-child.returncode}" if child.returncode < 0 else f"exit status {child.returncode}"
+        return Finished(child.returncode, out[:limit], f"{argv[0]}: {how}" + (f": {words[0][:200]}" if words else ""))
+    if len(out) > limit:
+        return Finished(0, out[:limit], f"{argv[0]}: its output was cut at {limit} bytes")
+    return Finished(0, out, None)

@@ -1,0 +1,117 @@
+"""Secrets are replaced on the host, before they travel.
+
+A secret becomes `<secret:KEYID:DIGEST>`: the digest is keyed with a key of the operator's machine, so two snapshots
+taken with one key still tell "same" from "changed", and nobody without the key can guess the value from it.
+
+Names decide by whole words, so that TOKENIZERS_PARALLELISM, NCCL_IB_PKEY or SGLANG_MAX_TOKENS stay readable while
+HF_TOKEN and S3_SECRET_ACCESS_KEY do not; known token shapes and credentials in URLs are replaced wherever they stand;
+and a value that was secret once is replaced everywhere else too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from typing import Dict, List, Mapping, Pattern, Set
+
+_SECRET_ANYWHERE = {"APIKEY", "CREDENTIAL", "CREDENTIALS", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "SECRETS"}
+_SECRET_AT_END = {"AUTH", "AUTHORIZATION", "BEARER", "COOKIE", "CRED", "PASS", "PAT", "PWD", "TOKEN"}
+_KEY_BEFORE = {"API", "ACCESS", "PRIVATE", "ACCOUNT", "SIGNING", "ENCRYPTION", "LICENSE", "DEPLOY", "MASTER", "ADMIN"}
+_HARMLESS_NAMES = {"PWD", "OLDPWD", "SSH_AUTH_SOCK", "XAUTHORITY", "DBUS_SESSION_BUS_ADDRESS"}
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+
+_SHAPES: List[Pattern[str]] = [
+    re.compile(r"\bhf_[A-Za-z0-9]{16,}\b"),
+    re.compile(r"\bsk-[A-Za-z0-9_-]{16,}"),
+    re.compile(r"\b(?:ghp|gho|ghu|ghs|ghr)_[A-Za-z0-9]{20,}\b"),
+    re.compile(r"\bgithub_pat_[A-Za-z0-9_]{20,}\b"),
+    re.compile(r"\bglpat-[A-Za-z0-9_-]{16,}"),
+    re.compile(r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}"),
+    re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
+    re.compile(r"\bAIza[A-Za-z0-9_-]{30,}"),
+    re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+"),
+    re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"),
+]
+_URL_CREDENTIALS = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://)([^/\s@'\"]+)(@)")
+_ASSIGNED = re.compile(
+    r"""(?P<name>[A-Za-z_][A-Za-z0-9_.-]*)(?P<mark>["']?\s*[=:]\s*["']?)(?P<value>[^\s"'`,;)}\]]{4,})""",
+)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable, flag or key of this name holds a secret, judged by its whole words."""
+    if name.upper() in _HARMLESS_NAMES:
+        return False
+    words = [word.upper() for word in _WORDS.findall(name.replace("-", "_"))]
+    if not words:
+        return False
+    if _SECRET_ANYWHERE.intersection(words) or words[-1] in _SECRET_AT_END:
+        return True
+    return words[-1] in {"KEY", "KEYS"} and len(words) > 1 and words[-2] in _KEY_BEFORE
+
+
+class Keeper:
+    """Replaces secrets, and remembers those it met so that they are replaced wherever else they turn up."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._id = hashlib.sha256(b"fingerprint key id" + key).hexdigest()[:8]
+        self._met: Set[str] = set()
+
+    def token(self, secret: str) -> str:
+        """What stands in a secret's place."""
+        digest = hmac.new(self._key, secret.encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()[:16]
+        return f"<secret:{self._id}:{digest}>"
+
+    def value(self, name: str, value: str) -> str:
+        """A variable's value, replaced whole when its name says secret."""
+        if value and is_secret_name(name):
+            if len(value) >= 8:
+                self._met.add(value)
+            return self.token(value)
+        return self.text(value)
+
+    def variables(self, variables: Mapping[str, str]) -> Dict[str, str]:
+        """All variables of a process; secrets met in one are replaced in all others."""
+        for name, value in variables.items():
+            if len(value) >= 8 and is_secret_name(name):
+                self._met.add(value)
+        return {name: self.value(name, value) for name, value in variables.items()}
+
+    def argv(self, argv: List[str]) -> List[str]:
+        """A command line: `--api-key X` and `--api-key=X` lose X."""
+        clean: List[str] = []
+        secret_next = False
+        for word in argv:
+            flag, mark, value = word.partition("=")
+            if secret_next and not word.startswith("--"):
+                clean.append(self.value("token", word))
+                secret_next = False
+            elif word.startswith("-") and mark and is_secret_name(flag.lstrip("-")):
+                clean.append(f"{flag}={self.value('token', value)}")
+            else:
+                secret_next = word.startswith("-") and not mark and is_secret_name(word.lstrip("-"))
+                clean.append(self.text(word))
+        return clean
+
+    def text(self, text: str) -> str:
+        """Any other text: known shapes, credentials in URLs, assignments to secret names, and secrets met before."""
+        for met in self._met:
+            if met in text:
+                text = text.replace(met, self.token(met))
+        text = _URL_CREDENTIALS.sub(lambda found: found[1] + self.token(found[2]) + found[3], text)
+        for shape in _SHAPES:
+            text = shape.sub(lambda found: self.token(found[0]), text)
+        return _ASSIGNED.sub(self._assigned, text)
+
+    def _assigned(self, found: "re.Match[str]") -> str:
+        value = found["value"]
+        if value.startswith("<secret:") or not is_secret_name(found["name"]) or not _looks_literal(value):
+            return found[0]
+        return found["name"] + found["mark"] + self.token(value)
+
+
+def _looks_literal(value: str) -> bool:
+    """Source code that merely names a variable (`token = get_token(x)`) is not a secret."""
+    return any(letter.isdigit() for letter in value) and not re.search(r"[(\[.]", value)
