@@ -15,12 +15,12 @@ import zipfile
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from fingerprint.errors import HostProgramError, TargetError
 from fingerprint.targets.base import Channel, Target
 
-BOOT = "import sys;exec(compile(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())),chr(98),chr(101)+chr(120)+chr(101)+chr(99)))"
+BOOT = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"
 """Free of quotes, backslashes, exclamation marks and newlines, so that every login shell passes it on unharmed."""
 
 LOADER = """
@@ -35,6 +35,9 @@ sys.dont_write_bytecode = True
 from probes.program import main
 main(memory)
 """
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Handler = Callable[[str, Any], None]
 
@@ -65,7 +68,7 @@ class HostProgram:
         self._write(b"%d\n%s%d\n%s%s\n" % (len(loader), loader, len(blob), blob, self._nonce.encode()))
         self._hear(None, lambda _event, _value: None)
 
-    def __enter__(self) -> HostProgram:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

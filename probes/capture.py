@@ -16,7 +16,7 @@ Context = Dict[str, Any]
 
 DEADLINE_S = 20.0
 
-PROBES: "Dict[str, Callable[[Context], Json]]" = {
+PROBES: Dict[str, Callable[[Context], Json]] = {
     "server": server.read,
     "packages": packages.read,
     "startup": startup.read,
@@ -32,10 +32,6 @@ def capture(ask: Json, emit: Callable[[str, Json], None]) -> Json:
             `pid`, `port`, `python`, `verify`, `keep`.
         emit: called with `("section", {"name": ..., "section": {...}})` for every section.
     """
-    try:
-        os.nice(10)
-    except OSError:
-        pass
     wanted = ask.get("sections") or list(PROBES)
     deadline_s = float(ask.get("deadline_s") or DEADLINE_S)
     context: Context = {"ask": ask, "keeper": Keeper(bytes.fromhex(ask.get("secret_key") or "00"))}
@@ -65,6 +61,8 @@ def _section(name: str, context: Context, deadline_s: float) -> Json:
 
     def work() -> None:
         try:
+            # Niceness is a thread's own on Linux: trials that this program runs later are not slowed.
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
             answer["section"] = PROBES[name](context)
         except Exception as error:
             answer["section"] = {"status": "failed", "reason": f"{type(error).__name__}: {error}"}

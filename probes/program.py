@@ -51,7 +51,7 @@ def serve(stdin: BinaryIO, stdout: BinaryIO, memory: int) -> None:
         "prepare": trials.prepare,
         "restore": trials.restore,
     }
-    requests: "queue.Queue[Optional[Dict[str, Json]]]" = queue.Queue()
+    requests: queue.Queue[Optional[Dict[str, Json]]] = queue.Queue()
 
     def read_requests() -> None:
         try:

@@ -5,6 +5,7 @@ A value that cannot be read is `{"unread": reason}`; `None` means that the thing
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -103,7 +104,7 @@ def run(
 ) -> Finished:
     """Run one command, without a shell, in the C locale, for at most `deadline_s` seconds.
 
-    A child that does not end is killed; one that cannot be killed (sleeping in the kernel) is abandoned, not waited for.
+    A child that does not end is killed; one that cannot be killed (asleep in the kernel) is abandoned.
     """
     environment = dict(os.environ)
     environment.update(LC_ALL="C", LANGUAGE="C")
@@ -123,10 +124,8 @@ def run(
     try:
         out, err = child.communicate(stdin, timeout=deadline_s)
     except subprocess.TimeoutExpired:
-        try:
+        with contextlib.suppress(OSError):
             os.killpg(child.pid, signal.SIGKILL)
-        except OSError:
-            pass
         ended = time.monotonic() + 0.5
         while child.poll() is None and time.monotonic() < ended:
             time.sleep(0.01)

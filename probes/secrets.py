@@ -105,7 +105,7 @@ class Keeper:
             text = shape.sub(lambda found: self.token(found[0]), text)
         return _ASSIGNED.sub(self._assigned, text)
 
-    def _assigned(self, found: "re.Match[str]") -> str:
+    def _assigned(self, found: re.Match[str]) -> str:
         value = found["value"]
         if value.startswith("<secret:") or not is_secret_name(found["name"]) or not _looks_literal(value):
             return found[0]

@@ -34,7 +34,7 @@ class Distribution(Part):
     contents: Read[str | None] = None
     """SHA-256 over the digests of the installed files themselves: what is there today. None when not verified."""
     altered: dict[str, str] = {}
-    """Files that differ from RECORD: path -> marks as `rpm -V` prints them (`5` digest, `S` size, `missing`, `extra`)."""
+    """Files that differ from RECORD: path -> rpm-style marks (`5` digest, `S` size, `missing`, `extra`)."""
     kept: State[bool] = False
     """Whether its files were copied into the store beside the snapshot."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import tempfile
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from fingerprint.errors import TargetError
 
@@ -14,7 +15,7 @@ class ProcessChannel:
     """A command started on this machine; also the way to a host for every command prefix."""
 
     def __init__(self, argv: list[str], patience_s: float = 20.0) -> None:
-        self._complaints = tempfile.TemporaryFile()
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the channel
         self._patience_s = patience_s
         try:
             self._process = subprocess.Popen(
@@ -27,10 +28,8 @@ class ProcessChannel:
         except OSError as error:
             self._complaints.close()
             raise TargetError(f"{argv[0]} cannot be started: {error.strerror}.") from None
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self.stdin: BinaryIO = self._process.stdin  # type: ignore[assignment]
-        self.stdout: BinaryIO = self._process.stdout  # type: ignore[assignment]
+        self.stdin = cast("BinaryIO", self._process.stdin)
+        self.stdout = cast("BinaryIO", self._process.stdout)
 
     @property
     def pid(self) -> int:
@@ -39,10 +38,8 @@ class ProcessChannel:
 
     def close(self) -> None:
         """End its input and wait; what does not end by itself is killed."""
-        try:
+        with contextlib.suppress(BrokenPipeError):
             self.stdin.close()
-        except BrokenPipeError:
-            pass
         try:
             self._process.wait(self._patience_s)
         except subprocess.TimeoutExpired:
