@@ -1,0 +1,33 @@
+"""Factors: the differences that a launch can have in their old or their new value.
+
+One file a kind. A kind finds its factors in two snapshots and says how a launch plan gets either value; what no launch
+can switch is `Fixed`, with the reason. `find` asks all kinds.
+"""
+
+from __future__ import annotations
+
+from fingerprint.factors import flags, packages, startup, tree, variables
+from fingerprint.factors.base import Evidence, Factor, Fixed, Found
+from fingerprint.factors.plan import LaunchPlan, plan_of
+from snapshots import Snapshot
+
+_KINDS = (variables.find, flags.find, tree.find, packages.find, startup.find)
+
+
+def find(old: Snapshot, new: Snapshot, evidence: Evidence) -> Found:
+    """All factors between two snapshots, and all differences that look like factors but cannot be switched.
+
+    Args:
+        old: the good side.
+        new: the slow side, which is also what is live.
+        evidence: what is at hand to bring old values back (kept files).
+    """
+    factors: list[Factor] = []
+    fixed: list[Fixed] = []
+    for kind in _KINDS:
+        for one in kind(old, new, evidence):
+            (factors if isinstance(one, Factor) else fixed).append(one)  # type: ignore[arg-type]
+    return Found(factors, fixed)
+
+
+__all__ = ["Evidence", "Factor", "Fixed", "Found", "LaunchPlan", "find", "plan_of"]

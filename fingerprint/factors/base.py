@@ -1,0 +1,93 @@
+"""What all kinds of factors have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fingerprint.capture import Store
+    from fingerprint.factors.plan import LaunchPlan
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is at hand to bring old values back."""
+
+    stores: tuple[Store, ...] = ()
+    """Where kept files may lie."""
+
+    def missing(self, digests: Iterable[str]) -> list[str]:
+        """Those of `digests` that no store keeps."""
+        return [digest for digest in digests if not any(store.has(digest) for store in self.stores)]
+
+    def get(self, digest: str) -> bytes:
+        """A kept file.
+
+        Raises:
+            KeyError: no store keeps it.
+        """
+        for store in self.stores:
+            if store.has(digest):
+                return store.get(digest)
+        raise KeyError(digest)
+
+
+@dataclass(frozen=True)
+class Factor(ABC):
+    """One difference, or a bundle that only moves together, that a launch can have in either value."""
+
+    id: str
+    """Stable and readable: `variable:NCCL_PROTO`, `tree:python/engine.py`."""
+    old_words: str
+    """The old value in a few words; `absent` where the old side had none."""
+    new_words: str
+
+    @property
+    def kind(self) -> str:
+        """The first part of the id."""
+        return self.id.partition(":")[0]
+
+    @abstractmethod
+    def apply(self, plan: LaunchPlan, *, new: bool) -> None:
+        """Give the plan this factor's new or old value, and the checks that prove it in effect.
+
+        Every factor of a search is applied to every plan, with one value or the other: both arms take the same way.
+        """
+
+    def revert(self) -> str:
+        """What to do on the host to have the old value for good, as a line to type or a sentence."""
+        return f"bring back {self.id} to {self.old_words}"
+
+    def objects(self) -> frozenset[str]:
+        """Digests of kept files that its plans refer to."""
+        return frozenset()
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A difference that no launch can switch: a suspect that can only be named."""
+
+    id: str
+    old_words: str
+    new_words: str
+    reason: str
+    """Why not, and what would make it switchable."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What `find` gives."""
+
+    factors: list[Factor]
+    fixed: list[Fixed]
+
+
+def short(value: object, limit: int = 60) -> str:
+    """A value in a few words for a person; `absent` for None."""
+    if value is None:
+        return "absent"
+    text = str(value)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -1,0 +1,110 @@
+"""Launch flags: the words after the program, as flags with their values."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fingerprint.factors.base import Evidence, Factor, Fixed, short
+from fingerprint.factors.plan import LaunchPlan
+from snapshots import Process, Snapshot
+
+INERT = frozenset({"--port", "--host", "--nccl-port", "--dist-init-addr"})
+"""Where a server listens: a trial listens somewhere else."""
+
+_FLAG = re.compile(r"--?[A-Za-z]")
+
+Words = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """A command line taken apart: the program with its positional words, then flags with their words in order."""
+
+    program: Words
+    flags: dict[str, Words]
+
+    @classmethod
+    def of(cls, argv: list[str]) -> CommandLine:
+        """Take a command line apart. Words before the first `--flag` are the program (`python -m module`)."""
+        first = next((place for place, word in enumerate(argv) if word.startswith("--")), len(argv))
+        flags: dict[str, Words] = {}
+        current: str | None = None
+        for word in argv[first:]:
+            if _FLAG.match(word):
+                name, mark, value = word.partition("=")
+                current = name
+                flags[name] = (*flags.get(name, ()), value) if mark else flags.get(name, ())
+            elif current is not None:
+                flags[current] = (*flags[current], word)
+        return cls(tuple(argv[:first]), flags)
+
+    def argv(self) -> list[str]:
+        """The command line again, each flag with its words after it."""
+        words = list(self.program)
+        for name, values in self.flags.items():
+            words += [name, *values]
+        return words
+
+    def with_flag(self, name: str, values: Words | None) -> CommandLine:
+        """The same with one flag given other words, or taken away."""
+        flags = {flag: words for flag, words in self.flags.items() if flag != name or values is not None}
+        if values is not None:
+            flags[name] = values
+        return CommandLine(self.program, flags)
+
+
+@dataclass(frozen=True)
+class Flag(Factor):
+    """One launch flag."""
+
+    name: str
+    old: Words | None
+    new: Words | None
+
+    def apply(self, plan: LaunchPlan, *, new: bool) -> None:
+        """Give the command line this flag's words, or take the flag away."""
+        values = self.new if new else self.old
+        plan.argv = CommandLine.of(plan.argv).with_flag(self.name, values).argv()
+        if values is None:
+            plan.check(self.id, "no word", value=self.name)
+        else:
+            for word in (self.name, *values):
+                plan.check(self.id, "word", value=word)
+
+    def revert(self) -> str:
+        """What to change in the launch command."""
+        if self.old is None:
+            return f"remove {self.name} from the launch command"
+        return f"launch with {shlex.join([self.name, *self.old])}"
+
+
+def command_line(process: Process | None) -> CommandLine | None:
+    """A launcher's command line taken apart; None when it was not readable."""
+    return CommandLine.of(process.argv) if process is not None and isinstance(process.argv, list) else None
+
+
+def find(old: Snapshot, new: Snapshot, _evidence: Evidence) -> Iterator[Factor | Fixed]:
+    """Flags that the two launches differ in."""
+    before = command_line(old.server.processes.get("launcher"))
+    after = command_line(new.server.processes.get("launcher"))
+    if before is None or after is None:
+        return
+    if before.program[1:] != after.program[1:]:
+        reason = "the two servers were started by different programs"
+        yield Fixed("flag:program", short(shlex.join(before.program)), short(shlex.join(after.program)), reason)
+    for name in sorted(before.flags.keys() | after.flags.keys()):
+        was, is_now = before.flags.get(name), after.flags.get(name)
+        if was == is_now or name in INERT:
+            continue
+        if was is not None and any("<secret:" in word for word in was):
+            reason = "its old value is a secret, which snapshots do not hold"
+            yield Fixed(f"flag:{name}", "a secret", _words(is_now), reason)
+        else:
+            yield Flag(f"flag:{name}", _words(was), _words(is_now), name, was, is_now)
+
+
+def _words(values: Words | None) -> str:
+    return "absent" if values is None else short(shlex.join(values) or "given")

@@ -1,0 +1,119 @@
+"""A launch plan: what one trial starts, in which private world, and what proves it.
+
+It begins as the live server's own launch (the new side) and every factor then gives it one value or the other. The
+planner builds it; the host carries it out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fingerprint.errors import UsageError
+from snapshots import LocalFile, Snapshot, Unread
+
+Json = dict[str, Any]
+
+
+@dataclass
+class TreePlan:
+    """One work tree: the commit wanted, and for each locally different file the difference wanted."""
+
+    commit: str
+    live_commit: str
+    live: dict[str, LocalFile]
+    """The local differences that are on the host now."""
+    wanted: dict[str, LocalFile] = field(default_factory=dict)
+    """The local differences of this launch; files that are in `live` and not here are as committed."""
+
+    def to_json(self) -> Json:
+        """For the host: what to check out, apply, write, keep from the live tree and remove."""
+        patches: dict[str, str] = {}
+        write: dict[str, Json] = {}
+        keep: list[str] = []
+        remove: list[str] = []
+        for path, file in self.wanted.items():
+            if file == self.live.get(path) and (self.commit == self.live_commit or not file.exact):
+                (remove if file.change == "deleted" else keep).append(path)
+            elif file.change == "untracked":
+                write[path] = {"text": file.patch if isinstance(file.patch, str) else ""}
+            elif isinstance(file.patch, str):
+                patches[path] = file.patch
+        remove += [path for path, file in self.live.items() if path not in self.wanted and file.change == "untracked"]
+        return {"commit": self.commit, "patches": patches, "write": write, "keep": keep, "remove": remove}
+
+
+@dataclass
+class DirectoryPlan:
+    """A directory with other contents: files written, removed, and whole distributions taken out."""
+
+    prefix: str | None
+    write: dict[str, Json] = field(default_factory=dict)
+    remove: list[str] = field(default_factory=list)
+    uninstall: list[str] = field(default_factory=list)
+
+    def to_json(self) -> Json:
+        """For the host."""
+        return {"prefix": self.prefix, "write": self.write, "remove": self.remove, "uninstall": self.uninstall}
+
+
+@dataclass
+class LaunchPlan:
+    """Everything that one trial starts from."""
+
+    argv: list[str]
+    cwd: str
+    variables: dict[str, str]
+    prefix: str | None
+    """The serving environment's own directory."""
+    trees: dict[str, TreePlan] = field(default_factory=dict)
+    directories: dict[str, DirectoryPlan] = field(default_factory=dict)
+    checks: list[Json] = field(default_factory=list)
+
+    def directory(self, root: str) -> DirectoryPlan:
+        """The plan of one directory, made on first use."""
+        return self.directories.setdefault(root, DirectoryPlan(self.prefix))
+
+    def check(self, factor: str, what: str, **details: object) -> None:
+        """Add a check that proves a factor in effect."""
+        self.checks.append({"factor": factor, "what": what, **details})
+
+    def to_json(self) -> Json:
+        """For the host program's `try`."""
+        return {
+            "argv": self.argv,
+            "cwd": self.cwd,
+            "variables": self.variables,
+            "trees": {root: tree.to_json() for root, tree in self.trees.items()},
+            "directories": {root: directory.to_json() for root, directory in self.directories.items()},
+            "prove": self.checks,
+        }
+
+
+def plan_of(live: Snapshot) -> LaunchPlan:
+    """The plan that relaunches the live server as it is.
+
+    Raises:
+        UsageError: the snapshot holds no server, or not enough of it to start it again.
+    """
+    launcher = live.server.processes.get("launcher")
+    if launcher is None:
+        reason = live.server.reason or "no server was running"
+        raise UsageError(f"The new snapshot holds no live server ({reason}); capture it while the server runs.")
+    for name, value in (("command line", launcher.argv), ("working directory", launcher.cwd)):
+        if isinstance(value, Unread):
+            raise UsageError(
+                f"The live server's {name} was not readable ({value.unread}); capture as its user or as root."
+            )
+    variables = launcher.at_exec if isinstance(launcher.at_exec, dict) else launcher.variables
+    if isinstance(variables, Unread):
+        raise UsageError(f"The live server's variables were not readable ({variables.unread}); capture as root.")
+    interpreter = live.packages.interpreter
+    return LaunchPlan(
+        argv=list(launcher.argv) if isinstance(launcher.argv, list) else [],
+        cwd=str(launcher.cwd),
+        variables=dict(variables),
+        prefix=interpreter.prefix
+        if interpreter is not None and interpreter.prefix != interpreter.base_prefix
+        else None,
+    )

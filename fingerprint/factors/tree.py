@@ -1,0 +1,115 @@
+"""The serving tree: its commit, and each file that is locally different."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from fingerprint.factors.base import Evidence, Factor, Fixed
+from fingerprint.factors.plan import LaunchPlan, TreePlan
+from snapshots import LocalFile, Snapshot, Tree
+
+
+def _tree_plan(plan: LaunchPlan, root: str, live: Tree) -> TreePlan:
+    commit = live.commit if isinstance(live.commit, str) else ""
+    return plan.trees.setdefault(root, TreePlan(commit, commit, dict(live.files), dict(live.files)))
+
+
+@dataclass(frozen=True)
+class Commit(Factor):
+    """The commit that is checked out."""
+
+    root: str
+    old: str
+    new: str
+    live: Tree
+
+    def apply(self, plan: LaunchPlan, *, new: bool) -> None:
+        """Check out one commit or the other."""
+        commit = self.new if new else self.old
+        _tree_plan(plan, self.root, self.live).commit = commit
+        plan.check(self.id, "commit", root=self.root, value=commit)
+
+    def revert(self) -> str:
+        """The git command."""
+        return f"git -C {shlex.quote(self.root)} checkout {self.old}"
+
+
+@dataclass(frozen=True)
+class ChangedFile(Factor):
+    """The local difference of one file."""
+
+    root: str
+    path: str
+    old: LocalFile | None
+    new: LocalFile | None
+    live: Tree
+
+    def apply(self, plan: LaunchPlan, *, new: bool) -> None:
+        """Give the file one side's local difference, or none."""
+        tree = _tree_plan(plan, self.root, self.live)
+        wanted = self.new if new else self.old
+        if wanted is None:
+            tree.wanted.pop(self.path, None)
+            plan.check(self.id, "committed", root=self.root, path=self.path)
+        else:
+            tree.wanted[self.path] = wanted
+            plan.check(
+                self.id, "difference", root=self.root, path=self.path, change=wanted.change, sha256=wanted.sha256
+            )
+
+    def revert(self) -> str:
+        """The git command, or what to put back."""
+        if self.old is None and self.new is not None and self.new.change == "untracked":
+            return f"rm {shlex.quote(str(PurePosixPath(self.root, self.path)))}"
+        if self.old is None:
+            return f"git -C {shlex.quote(self.root)} checkout -- {shlex.quote(self.path)}"
+        return f"put the old local difference of {self.path} back (it is in the old snapshot)"
+
+
+def find(old: Snapshot, new: Snapshot, _evidence: Evidence) -> Iterator[Factor | Fixed]:
+    """Commits and locally different files of trees that both snapshots know."""
+    for root, after in new.trees.trees.items():
+        before = old.trees.trees.get(root)
+        if before is None:
+            continue
+        name = "" if len(new.trees.trees) == 1 else f"{PurePosixPath(root).name}/"
+        if before.commit != after.commit:
+            yield _commit(f"tree:{name}commit", root, before, after)
+        for path in sorted(before.files.keys() | after.files.keys()):
+            was, is_now = before.files.get(path), after.files.get(path)
+            if _same(was, is_now):
+                continue
+            identifier = f"tree:{name}{path}"
+            if was is not None and (not was.exact or not isinstance(was.patch, str)) and was.change != "deleted":
+                reason = (
+                    "its old text is not whole in the snapshot (a secret was replaced, or it is binary or too long)"
+                )
+                yield Fixed(identifier, _words(was), _words(is_now), reason)
+            else:
+                yield ChangedFile(identifier, _words(was), _words(is_now), root, path, was, is_now, after)
+
+
+def _same(was: LocalFile | None, is_now: LocalFile | None) -> bool:
+    if was is None or is_now is None:
+        return was is is_now
+    return (was.change, was.patch) == (is_now.change, is_now.patch)
+
+
+def _commit(identifier: str, root: str, before: Tree, after: Tree) -> Factor | Fixed:
+    if not isinstance(before.commit, str) or not isinstance(after.commit, str):
+        return Fixed(identifier, str(before.commit), str(after.commit), "a commit could not be read")
+    return Commit(identifier, before.commit[:12], after.commit[:12], root, before.commit, after.commit, after)
+
+
+def _words(file: LocalFile | None) -> str:
+    if file is None:
+        return "as committed"
+    if file.change == "modified" and isinstance(file.patch, str):
+        lines = file.patch.splitlines()
+        added = sum(line.startswith("+") and not line.startswith("+++") for line in lines)
+        gone = sum(line.startswith("-") and not line.startswith("---") for line in lines)
+        return f"modified +{added} -{gone}"
+    return file.change

@@ -1,0 +1,73 @@
+"""Variables of the launch: set, changed or removed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fingerprint.factors.base import Evidence, Factor, Fixed, short
+from fingerprint.factors.plan import LaunchPlan
+from snapshots import Process, Snapshot
+
+INERT = re.compile(
+    r"""_|PWD|OLDPWD|SHLVL|HOSTNAME|HOME|LOGNAME|USER|MAIL|TERM|COLORTERM|COLUMNS|LINES|LS_COLORS|EDITOR|PAGER|
+    PS[1-4]|PROMPT_COMMAND|DISPLAY|WINDOWID|TMUX|TMUX_PANE|STY|INVOCATION_ID|JOURNAL_STREAM|PROMETHEUS_MULTIPROC_DIR|
+    SGLANG_RUN_ID|SPT_NOENV|HIST\w*|SSH_\w+|XDG_\w+|DBUS_\w+|SUDO_\w+|LC_\w+|LANG|LANGUAGE|VSCODE_\w+|TERM_\w+""",
+    re.VERBOSE,
+)
+"""Variables of a session, a terminal or a single run: they differ between any two launches and change no speed."""
+
+
+def is_inert(name: str) -> bool:
+    """Whether a variable says something of the session that launched, not of the launch."""
+    return INERT.fullmatch(name) is not None
+
+
+def launch_variables(process: Process | None) -> dict[str, str]:
+    """The variables that a launcher was started with, or has now where that is not readable; without the inert ones."""
+    if process is None:
+        return {}
+    variables = process.at_exec if isinstance(process.at_exec, dict) else process.variables
+    return (
+        {name: value for name, value in variables.items() if not is_inert(name)} if isinstance(variables, dict) else {}
+    )
+
+
+@dataclass(frozen=True)
+class Variable(Factor):
+    """One variable of the launch."""
+
+    name: str
+    old: str | None
+    new: str | None
+
+    def apply(self, plan: LaunchPlan, *, new: bool) -> None:
+        """Set it, or take it away."""
+        value = self.new if new else self.old
+        if value is None:
+            plan.variables.pop(self.name, None)
+        else:
+            plan.variables[self.name] = value
+        plan.check(self.id, "variable", name=self.name, value=value)
+
+    def revert(self) -> str:
+        """The line for the launch script."""
+        return f"unset {self.name}" if self.old is None else f"export {self.name}={self.old}"
+
+
+def find(old: Snapshot, new: Snapshot, _evidence: Evidence) -> Iterator[Factor | Fixed]:
+    """Variables that the two launches differ in."""
+    before = launch_variables(old.server.processes.get("launcher"))
+    after = launch_variables(new.server.processes.get("launcher"))
+    if not before or not after:
+        return
+    for name in sorted(before.keys() | after.keys()):
+        was, is_now = before.get(name), after.get(name)
+        if was == is_now:
+            continue
+        if was is not None and "<secret:" in was:
+            reason = "its old value is a secret, which snapshots do not hold"
+            yield Fixed(f"variable:{name}", "a secret", short(is_now), reason)
+        else:
+            yield Variable(f"variable:{name}", short(was), short(is_now), name, was, is_now)

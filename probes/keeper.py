@@ -1,0 +1,471 @@
+"""Keeps one trial's server: makes its private world, starts it, and ends all of it when its own input ends.
+
+The keeper is a small process between the host program and the server. It is the reaper of everything the server
+leaves behind, so nothing that the server starts can escape it; when the host program dies, the keeper's input ends and
+the keeper ends the server; when the keeper is killed, its children go to the host program, which ends them.
+
+The private world is a mount namespace: over each directory that a factor changes lies an overlay whose upper layer is
+a memory file system of that namespace. The server finds its files where it always does, the live files are never
+written, and everything vanishes with the last process. Where the host allows no namespace, the same changes are made
+in copies: a clone of the repository that borrows the live one's objects, and a hard-linked copy of the environment.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import csv
+import ctypes
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+
+from probes import reading
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUSER = 0x10000000
+MS_REC = 16384
+MS_PRIVATE = 1 << 18
+MNT_DETACH = 2
+
+SCRATCH_PREFIX = "fingerprint-trial-"
+GIT_DEADLINE_S = 120.0
+LARGEST_KEPT_BYTES = 64 << 20
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class UnlaunchableError(Exception):
+    """These factors cannot be launched together; the text says why."""
+
+
+def prctl(option: int, value: int) -> None:
+    """Set one property of this process; failure is not worth a word, the caller has a second line of defence."""
+    _libc.prctl(option, value, 0, 0, 0)
+
+
+def children(pid: int) -> List[int]:
+    """The direct children of a process."""
+    found: List[int] = []
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):
+                found.extend(int(child) for child in reading.read_text(f"/proc/{pid}/task/{task}/children").split())
+    return found
+
+
+def descendants(pid: int) -> List[int]:
+    """Every process below `pid`, parents before their children."""
+    found: List[int] = []
+    waiting = [pid]
+    while waiting:
+        below = [child for child in children(waiting.pop()) if child not in found]
+        found.extend(below)
+        waiting.extend(below)
+    return found
+
+
+def started(pid: int) -> str:
+    """When a process started, in clock ticks since boot: with the pid, a name that is never used twice."""
+    try:
+        return reading.read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
+def end(pids: List[int], grace_s: float, patience_s: float = 20.0) -> List[int]:
+    """End processes: SIGTERM to the first, SIGKILL to all that remain after `grace_s`. Returns those that would not."""
+    identity = {pid: started(pid) for pid in pids}
+
+    def alive() -> List[int]:
+        _reap()
+        return [pid for pid in pids if identity[pid] and started(pid) == identity[pid] and not _is_zombie(pid)]
+
+    if pids and grace_s > 0:
+        with contextlib.suppress(OSError):
+            os.kill(pids[0], signal.SIGTERM)
+        until = time.monotonic() + grace_s
+        while alive() and time.monotonic() < until:
+            time.sleep(0.005)
+    until = time.monotonic() + patience_s
+    while alive() and time.monotonic() < until:
+        for pid in alive():
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.005)
+    return alive()
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return reading.read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[0] == "Z"
+    except (OSError, IndexError):
+        return True
+
+
+def _reap() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+# --- the private world -----------------------------------------------------------------------------------------------
+
+
+def new_namespace() -> Optional[str]:
+    """Move this process into a mount namespace of its own. Returns why it could not, or None."""
+    uid, gid = os.geteuid(), os.getegid()
+    if _libc.unshare(CLONE_NEWNS) != 0:
+        if uid == 0 or _libc.unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0:
+            return os.strerror(ctypes.get_errno())
+        try:
+            Path("/proc/self/setgroups").write_text("deny")
+            Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+            Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+        except OSError as error:
+            return str(error.strerror)
+    if _libc.mount(b"none", b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None) != 0:
+        return os.strerror(ctypes.get_errno())
+    return None
+
+
+def _mount(kind: str, where: str, options: str) -> None:
+    data = options.encode()
+    if _libc.mount(kind.encode(), os.fsencode(where), kind.encode(), ctypes.c_ulong(0), data) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"mounting {kind} failed: {os.strerror(number)}", where)
+
+
+def can_overlay(scratch: str) -> Optional[str]:
+    """Try a memory file system and an overlay in this (private) namespace. Returns why they fail, or None."""
+    try:
+        _mount("tmpfs", scratch, "mode=0700")
+        probe = os.path.join(scratch, "probe")
+        for part in ("lower", "upper", "work", "at"):
+            os.makedirs(os.path.join(probe, part))
+        Path(probe, "lower", "file").write_text("old")
+        _overlay(os.path.join(probe, "lower"), os.path.join(probe, "at"), probe)
+        Path(probe, "at", "file").unlink()
+    except OSError as error:
+        return str(error.strerror or error)
+    return None
+
+
+def _overlay(lower: str, where: str, layers: str) -> None:
+    if any(letter in lower + layers for letter in ",:\\"):
+        raise OSError(22, "an overlay cannot be laid over a path with a comma, colon or backslash", lower)
+    options = f"lowerdir={lower},upperdir={layers}/upper,workdir={layers}/work"
+    try:
+        _mount("overlay", where, options + ",userxattr" if os.getuid() != 0 else options)
+    except OSError:
+        _mount("overlay", where, options)
+
+
+class World:
+    """The places that a trial changes, each with the path where the server of this trial finds it."""
+
+    def __init__(self, scratch: str, objects: Dict[str, str], *, private: bool) -> None:
+        self._scratch = scratch
+        self._objects = objects
+        self._private = private
+        self._count = 0
+        self.moved: Dict[str, str] = {}
+        """Live path -> path in this trial; empty where an overlay keeps the paths."""
+
+    def _layer(self, name: str) -> str:
+        self._count += 1
+        path = os.path.join(self._scratch, f"{self._count:02d}-{name}")
+        os.makedirs(path)
+        return path
+
+    def directory(self, root: str, change: Dict[str, Any], prefix: Optional[str]) -> None:
+        """Give a directory other contents: `write` (path -> object or text) and `remove` (paths).
+
+        `prefix` is the environment that it belongs to, which is copied as a whole where there is no overlay.
+        """
+        if self._private:
+            self._cover(root, "directory")
+            place = root
+        elif prefix is None or not root.startswith(prefix + "/"):
+            raise UnlaunchableError(f"{root} lies outside the environment, and this host allows no mount namespace")
+        else:
+            place = self._copied(root, prefix)
+        for name in change.get("uninstall", []):
+            for path in installed_files(place, name):
+                _remove(path)
+        for name in change.get("remove", []):
+            _remove(_inside(place, name))
+        for name, source in change.get("write", {}).items():
+            _replace(_inside(place, name), self._content(source))
+
+    def _cover(self, root: str, name: str) -> None:
+        layers = self._layer(name)
+        for part in ("upper", "work"):
+            os.makedirs(os.path.join(layers, part))
+        _overlay(root, root, layers)
+
+    def _repository_outside(self, root: str) -> List[str]:
+        """The repository of a linked work tree or a submodule, which lies elsewhere and must not be written either."""
+        if os.path.isdir(os.path.join(root, ".git")):
+            return []
+        common = self._git(root, "rev-parse", "--path-format=absolute", "--git-common-dir").strip()
+        return [] if common.startswith(root + "/") else [common]
+
+    def _copied(self, root: str, prefix: str) -> str:
+        if prefix not in self.moved:
+            copy = os.path.join(self._layer("environment"), os.path.basename(prefix))
+            try:
+                shutil.copytree(prefix, copy, symlinks=True, copy_function=os.link)
+            except (OSError, shutil.Error):
+                shutil.rmtree(copy, ignore_errors=True)
+                shutil.copytree(prefix, copy, symlinks=True)
+            self.moved[prefix] = copy
+        return self.moved[prefix] + root[len(prefix) :]
+
+    def _content(self, source: Dict[str, str]) -> bytes:
+        if "text" in source:
+            return source["text"].encode("utf-8", "surrogateescape")
+        return base64.b64decode(self._objects[source["object"]])
+
+    def tree(self, root: str, change: Dict[str, Any]) -> None:
+        """Put a git work tree at `commit` with exactly the local differences wanted.
+
+        The live repository is only read: in an overlay git writes to the private layer, elsewhere to a clone.
+
+        Raises:
+            UnlaunchableError: the commit is not there, or a difference does not apply to it.
+        """
+        if self._private:
+            for part in (root, *self._repository_outside(root)):
+                self._cover(part, "tree")
+            place = root
+            _remove(os.path.join(place, ".git", "index.lock"))
+        else:
+            place = os.path.join(self._layer("tree"), os.path.basename(root))
+            self._git(None, "clone", "--quiet", "--shared", "--no-checkout", root, place)
+            self.moved[root] = place
+        kept = {name: reading.read_bytes(_inside(root, name), LARGEST_KEPT_BYTES) for name in change.get("keep", [])}
+        self._git(place, "checkout", "--quiet", "--force", "--detach", change["commit"])
+        for name in change.get("remove", []):
+            _remove(_inside(place, name))
+        for name, patch in change.get("patches", {}).items():
+            self._git(place, "apply", "--whitespace=nowarn", "-", stdin=patch, what=f"the local difference of {name}")
+        for name, source in change.get("write", {}).items():
+            _replace(_inside(place, name), self._content(source))
+        for name, data in kept.items():
+            _replace(_inside(place, name), data)
+
+    def _git(self, place: Optional[str], *words: str, stdin: str = "", what: str = "") -> str:
+        argv = ["git", "--no-optional-locks"]
+        for setting in ("safe.directory=*", "core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0",
+                        "advice.detachedHead=false", "protocol.file.allow=always"):  # fmt: skip
+            argv += ["-c", setting]
+        if place is not None:
+            argv += ["-C", place]
+        done = reading.run(
+            [*argv, *words], GIT_DEADLINE_S, stdin=stdin.encode("utf-8", "surrogateescape"),
+            variables={"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_TERMINAL_PROMPT": "0"},
+        )  # fmt: skip
+        if done.reason:
+            raise UnlaunchableError(
+                f"{what} does not apply: {done.reason}" if what else f"git {words[0]} failed: {done.reason}"
+            )
+        return done.text()
+
+
+def installed_files(location: str, name: str) -> List[str]:
+    """The files of an installed distribution below `location`, its metadata included; none when it is not there."""
+    wanted = canonical(name)
+    for entry in os.listdir(location):
+        if entry.endswith(".dist-info") and canonical(entry[: -len(".dist-info")].rpartition("-")[0]) == wanted:
+            record = reading.read_text(os.path.join(location, entry, "RECORD"), LARGEST_KEPT_BYTES)
+            rows = [row[0] for row in csv.reader(record.splitlines()) if row]
+            paths = [os.path.normpath(os.path.join(location, row)) for row in rows]
+            return [path for path in paths if path.startswith(location.rstrip("/") + "/")]
+    return []
+
+
+def canonical(name: str) -> str:
+    """A project's name as all its spellings have it in common (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _inside(root: str, name: str) -> str:
+    path = os.path.normpath(os.path.join(root, name))
+    if not path.startswith(root.rstrip("/") + "/"):
+        raise UnlaunchableError(f"{name} lies outside {root}")
+    return path
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def _replace(path: str, data: bytes) -> None:
+    """A new file in place of the old one: a hard link to the live file is never written through."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    mode = 0o644
+    with contextlib.suppress(OSError):
+        mode = os.stat(path).st_mode & 0o777
+    _remove(path)
+    with open(path, "wb") as stream:
+        stream.write(data)
+    os.chmod(path, mode)
+
+
+# --- the process -----------------------------------------------------------------------------------------------------
+
+
+class Line:
+    """The line to the host program: plan and end on standard input, events on standard output."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def plan(self) -> Dict[str, Any]:
+        """The first line: what to start."""
+        while b"\n" not in self._rest:
+            chunk = os.read(0, 1 << 20)
+            if not chunk:
+                raise SystemExit(0)
+            self._rest += chunk
+        line, _, self._rest = self._rest.partition(b"\n")
+        plan: Dict[str, Any] = json.loads(line)
+        return plan
+
+    def ended(self, wait_s: float) -> bool:
+        """Whether the other side has let go, or asked for the end; waits at most `wait_s`."""
+        return bool(select.select([0], [], [], wait_s)[0])
+
+    def say(self, **event: object) -> None:
+        """Tell the host program something; it may be gone."""
+        with contextlib.suppress(OSError):
+            os.write(1, json.dumps(event).encode() + b"\n")
+
+
+def main() -> None:
+    """Keep one server, from the plan on standard input until that input ends."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)  # only the end of input ends a keeper, so that it always cleans up
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    line = Line()
+    plan = line.plan()
+    scratch = str(plan["scratch"])
+    server: Optional[subprocess.Popen[bytes]] = None
+    try:
+        os.mkdir(scratch, 0o700)
+        server = _start(plan, scratch, line)
+        if server is not None:
+            while server.poll() is None and not line.ended(0.05):
+                pass
+            if server.poll() is not None:
+                line.say(event="exit", code=server.returncode)
+                line.ended(3600.0)
+    except UnlaunchableError as error:
+        line.say(event="unlaunchable", reason=str(error))
+    except Exception as error:
+        line.say(event="failed", reason=reading.unread(error)["unread"])
+    finally:
+        below = descendants(os.getpid())
+        if server is not None and server.pid in below:
+            below.remove(server.pid)
+            below.insert(0, server.pid)
+        stubborn = end(below, float(plan.get("stop_s", 10.0)))
+        stubborn += end(descendants(os.getpid()), 0.0)
+        with contextlib.suppress(OSError):
+            os.chdir("/")
+        # The memory file system goes first, so that the empty directory under it can be removed from in here.
+        _libc.umount2(os.fsencode(scratch), MNT_DETACH)
+        shutil.rmtree(scratch, ignore_errors=True)
+        line.say(event="ended", stubborn=stubborn)
+        os._exit(0)
+
+
+def _start(plan: Dict[str, Any], scratch: str, line: Line) -> subprocess.Popen[bytes]:
+    began = time.monotonic()
+    why_not: Optional[str] = "not wanted"
+    if plan.get("isolation") != "copies":
+        why_not = new_namespace() or can_overlay(scratch)
+    world = World(scratch, plan.get("objects", {}), private=why_not is None)
+    for root, change in sorted(plan.get("trees", {}).items()):
+        world.tree(root, change)
+    for root, change in sorted(plan.get("directories", {}).items()):
+        world.directory(root, change, change.get("prefix"))
+    temporary = os.path.join(scratch, "tmp")
+    os.mkdir(temporary)
+    variables = {"TMPDIR": temporary, **plan["variables"]}
+    argv, cwd = list(plan["argv"]), plan["cwd"]
+    for live, moved in world.moved.items():
+        argv = [_moved(word, live, moved) for word in argv]
+        variables = {name: _moved(value, live, moved) for name, value in variables.items()}
+        cwd = _moved(cwd, live, moved)
+
+    def die_with_keeper() -> None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
+
+    with open(plan["log"], "wb") as log:
+        server = subprocess.Popen(
+            argv, cwd=cwd, env=variables, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            start_new_session=True, preexec_fn=die_with_keeper,  # noqa: PLW1509 - a keeper has one thread
+        )  # fmt: skip
+    line.say(
+        event="started", pid=server.pid, prepare_s=time.monotonic() - began, moved=world.moved,
+        isolation="overlay" if why_not is None else f"copies ({why_not})",
+    )  # fmt: skip
+    return server
+
+
+def _moved(text: str, live: str, moved: str) -> str:
+    """`text` with the path `live` replaced by `moved`, where it stands as a whole path or a leading part of one."""
+    parts = text.split(":")
+    for place, part in enumerate(parts):
+        flag, mark, value = part.partition("=")
+        if mark and (value == live or value.startswith(live + "/")):
+            parts[place] = flag + mark + moved + value[len(live) :]
+        elif part == live or part.startswith(live + "/"):
+            parts[place] = moved + part[len(live) :]
+    return ":".join(parts)
+
+
+def scratch_names() -> Iterator[Tuple[str, int, str]]:
+    """Scratch directories in the temporary folder: path, and the pid and start time of the program that owns each."""
+    folder = temporary_folder()
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if name.startswith(SCRATCH_PREFIX):
+                pid, _, start = name[len(SCRATCH_PREFIX) :].partition("-")
+                if pid.isdigit():
+                    yield os.path.join(folder, name), int(pid), start.partition("-")[0]
+
+
+def temporary_folder() -> str:
+    """Where scratch directories lie: not TMPDIR, so that the next program looks in the same place."""
+    return "/tmp" if os.access("/tmp", os.W_OK) else os.getcwd()
+
+
+def sweep() -> List[str]:
+    """Remove what a program that was killed together with its keeper has left. Returns the paths removed."""
+    swept: List[str] = []
+    seen: Set[str] = set()
+    for path, pid, start in scratch_names():
+        if path not in seen and started(pid) != start:
+            seen.add(path)
+            shutil.rmtree(path, ignore_errors=True)
+            if not os.path.exists(path):
+                swept.append(path)
+    return swept

@@ -1,0 +1,146 @@
+"""Proof that a trial ran what it was meant to run: every factor is read again where it acts, in the live processes.
+
+A check that fails makes the trial void: a measurement of something else is worse than none. Files are read through the
+server's own root, so that an overlay is seen as the server sees it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import Dict, List, Optional, Tuple
+
+from probes import keeper, packages, server
+from probes.reading import Json, is_unread, read_bytes, read_text, run
+
+LARGEST_CHECKED_BYTES = 1 << 30
+
+
+def check(checks: List[Json], launcher: int, moved: Dict[str, str]) -> List[Json]:
+    """Run every check against the server whose launcher is `launcher`.
+
+    Args:
+        checks: each has `factor`, `what` and what that needs: `variable` (`name`, `value` or None), `file` (`path`,
+            `sha256` or None when it must not be there), `commit` (`root`, `value`), `committed` (`root`, `path` is as
+            the commit has it), `difference` (`root`, `path` is not, and has `sha256` where that is known), `package`
+            (`name`, `location`, `version`, `record`), `word` (`value` that the command line holds) or `no word`.
+        launcher: process id on this host.
+        moved: live path -> path in this trial, where the trial has copies.
+
+    Returns:
+        Each check with `ok`, and `seen`: what is there, in words.
+    """
+    ranks = [pid for pid in keeper.descendants(launcher) if server.rank_of(pid) is not None]
+    results: List[Json] = []
+    for one in checks:
+        ok, seen = _CHECKS[one["what"]](one, launcher, ranks, moved)
+        results.append({**one, "ok": ok, "seen": seen})
+    return results
+
+
+def _variable(one: Json, launcher: int, ranks: List[int], _moved: Dict[str, str]) -> Tuple[bool, str]:
+    """The variable as it is now in the launcher and in every rank."""
+    wrong: List[str] = []
+    for name, pid in [("the launcher", launcher), *((f"rank {server.rank_of(pid)}", pid) for pid in ranks)]:
+        variables = server.current_variables(pid)
+        if is_unread(variables):
+            return True, f"not readable in {name}: {variables['unread']}"
+        present: Optional[str] = variables.get(one["name"])
+        if present != one["value"]:
+            wrong.append(f"{name} has {'none' if present is None else present!r}")
+    if wrong:
+        return False, "; ".join(wrong)
+    return True, f"in the launcher and {len(ranks)} ranks"
+
+
+def _file(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str]) -> Tuple[bool, str]:
+    path = _placed(one["path"], moved)
+    try:
+        digest = hashlib.sha256(read_bytes(f"/proc/{launcher}/root{path}", LARGEST_CHECKED_BYTES)).hexdigest()
+    except FileNotFoundError:
+        return one["sha256"] is None, "not there"
+    except OSError as error:
+        return False, f"cannot be read: {error.strerror}"
+    return digest == one["sha256"], f"sha256 {digest[:12]}"
+
+
+def _commit(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str]) -> Tuple[bool, str]:
+    root = f"/proc/{launcher}/root{_placed(one['root'], moved)}"
+    try:
+        head = read_text(f"{root}/.git/HEAD").strip()
+    except NotADirectoryError:
+        return True, "a linked work tree: its files are checked one by one"
+    except OSError as error:
+        return False, f"HEAD cannot be read: {error.strerror}"
+    return head == one["value"], f"HEAD is {head[:12]}"
+
+
+def _word(one: Json, launcher: int, _ranks: List[int], _moved: Dict[str, str]) -> Tuple[bool, str]:
+    words = read_text(f"/proc/{launcher}/cmdline", 1 << 20).split("\0")
+    there = one["value"] in words
+    return there, "on the command line" if there else f"the command line is {json.dumps(words)[:300]}"
+
+
+def _no_word(one: Json, launcher: int, ranks: List[int], moved: Dict[str, str]) -> Tuple[bool, str]:
+    there, seen = _word(one, launcher, ranks, moved)
+    return not there, seen if there else "not on the command line"
+
+
+def _committed(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str]) -> Tuple[bool, str]:
+    """Whether a file of the tree is byte for byte what the checked-out commit has."""
+    place = f"/proc/{launcher}/root{_placed(one['root'], moved)}"
+    head = read_text(f"{place}/.git/HEAD").strip() if os.path.isdir(f"{place}/.git") else "HEAD"
+    wanted = run(["git", "-c", "safe.directory=*", "-C", one["root"], "rev-parse", f"{head}:{one['path']}"], 20.0)
+    try:
+        data = read_bytes(f"{place}/{one['path']}", LARGEST_CHECKED_BYTES)
+    except OSError:
+        return wanted.reason is not None, "not there"
+    if wanted.reason is not None:
+        return False, "there, though the commit does not have it"
+    expected = wanted.text().strip()
+    algorithm = hashlib.sha256 if len(expected) == 64 else hashlib.sha1
+    same = algorithm(b"blob %d\0" % len(data) + data).hexdigest() == expected
+    return same, "as committed" if same else "other than committed"
+
+
+def _difference(one: Json, launcher: int, ranks: List[int], moved: Dict[str, str]) -> Tuple[bool, str]:
+    """Whether a file of the tree carries its local difference."""
+    path = _placed(one["root"], moved) + "/" + one["path"]
+    there = os.path.lexists(f"/proc/{launcher}/root{path}")
+    if one["change"] == "deleted":
+        return not there, "there" if there else "deleted"
+    exact, seen = _file({"path": path, "sha256": one["sha256"]}, launcher, ranks, {})
+    if exact:
+        return True, seen
+    committed, how = _committed(one, launcher, ranks, moved)
+    return there and not committed, f"{how}, on another commit than its own"
+
+
+def _package(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str]) -> Tuple[bool, str]:
+    location = f"/proc/{launcher}/root{_placed(one['location'], moved)}"
+    found = packages.installed(location, one["name"])
+    if found is None:
+        return one["version"] is None, "not installed"
+    version, record = found
+    right = version == one["version"] and (one["record"] is None or is_unread(one["record"]) or record == one["record"])
+    return right, f"{version}, RECORD {str(record)[:12]}"
+
+
+def _placed(path: str, moved: Dict[str, str]) -> str:
+    for live, place in moved.items():
+        if path == live or path.startswith(live + "/"):
+            return place + path[len(live) :]
+    return path
+
+
+_CHECKS = {
+    "variable": _variable,
+    "file": _file,
+    "commit": _commit,
+    "committed": _committed,
+    "difference": _difference,
+    "package": _package,
+    "word": _word,
+    "no word": _no_word,
+}

@@ -1,0 +1,331 @@
+"""Trials on the host: launch in a private world, wait until ready, prove what runs, measure, end everything.
+
+Several rules keep the host as it was. Nothing is written outside one scratch directory, which a keeper process removes.
+The end of the planner's connection cancels the trial in work. A host runs one bisect at a time. What a program that was
+killed together with its keeper has left is swept by the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from probes import keeper, measure, proof
+from probes.reading import Json, read_text, unread
+from probes.secrets import Keeper as Secrets
+
+Emit = Callable[[str, Json], None]
+
+_KEEPER = "import sys;sys.dont_write_bytecode=True;sys.path.insert(0,'/proc/self/fd/%d');from probes.keeper import main;main()"
+
+
+class TrialError(Exception):
+    """A trial that gave no measurement.
+
+    Attributes:
+        kind: `unlaunchable` (these factors cannot run together), `launch` (it did not become ready), `measure` (it
+            failed while measured), `cancelled`, `busy` (another bisect runs here).
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Trials:
+    """All trials of one conversation. One runs at a time."""
+
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
+        self._cancelled = threading.Event()
+        self._objects: Dict[str, str] = {}
+        self._secrets: Dict[str, str] = {}
+        self._lock: Optional[socket.socket] = None
+        self._count = 0
+        self._server: Optional[_Kept] = None
+        keeper.prctl(keeper.PR_SET_CHILD_SUBREAPER, 1)
+
+    def cancel(self) -> None:
+        """Cut the trial in work off, and refuse further ones."""
+        self._cancelled.set()
+        if self._server is not None:
+            self._server.let_go()
+
+    def close(self) -> None:
+        """End whatever a killed keeper has left to us."""
+        keeper.end(keeper.descendants(os.getpid()), 0.0)
+        if self._lock is not None:
+            self._lock.close()
+
+    def prepare(self, ask: Json, _emit: Emit) -> Json:
+        """Get ready for trials: take the host's lock, sweep, and learn the live server's secrets.
+
+        Args:
+            ask: `pid` of the live launcher (its variables hold the values that snapshots only have tokens of),
+                `secret_key`, `objects` (SHA-256 -> base64 of files that trials put in place).
+        """
+        if self._lock is None:
+            lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                lock.bind("\0fingerprint-bisect")  # an abstract name: it vanishes with this process
+            except OSError:
+                lock.close()
+                raise TrialError(
+                    "busy", "another bisect is running on this host; wait for it or end it first"
+                ) from None
+            self._lock = lock
+        self._objects.update(ask.get("objects", {}))
+        secrets = Secrets(bytes.fromhex(ask.get("secret_key") or "00"))
+        for source in (ask.get("pid"), os.getpid()):
+            for row in _environ(source):
+                _name, mark, value = row.partition("=")
+                if mark:
+                    self._secrets.setdefault(secrets.token(value), value)
+        for word in _cmdline(ask.get("pid")):
+            self._secrets.setdefault(secrets.token(word.partition("=")[2] or word), word.partition("=")[2] or word)
+        return {"swept": keeper.sweep(), "cores": len(os.sched_getaffinity(0))}
+
+    def restore(self, _ask: Json, _emit: Emit) -> Json:
+        """Remove what killed programs have left on this host."""
+        return {"swept": keeper.sweep()}
+
+    def run(self, plan: Json, emit: Emit) -> Json:
+        """One trial.
+
+        Args:
+            plan: `argv` (with `@PORT@` for the port), `cwd`, `variables`, `trees`, `directories`, `isolation`, `ready`
+                (`paths` to ask in turn, `timeout_s`), `measure` (see `probes.measure.measure`), `prove` (checks, see
+                `probes.proof.check`), `stop_s`.
+            emit: told `stage` events: `launching`, `ready`, `measuring`, `ending`.
+
+        Raises:
+            TrialError: there is no measurement; its kind says why.
+        """
+        if self._cancelled.is_set():
+            raise TrialError("cancelled", "cancelled")
+        port = _free_port()
+        argv = [self._known(word).replace("@PORT@", str(port)) for word in plan["argv"]]
+        variables = {name: self._known(value) for name, value in plan["variables"].items()}
+        self._count += 1
+        scratch = os.path.join(
+            keeper.temporary_folder(),
+            f"{keeper.SCRATCH_PREFIX}{os.getpid()}-{keeper.started(os.getpid())}-{self._count}",
+        )
+        log = os.memfd_create("log")
+        wanted = {
+            **{name: plan[name] for name in ("cwd", "trees", "directories", "isolation", "stop_s") if name in plan},
+            "argv": argv, "variables": variables, "objects": self._objects, "scratch": scratch,
+            "log": f"/proc/self/fd/{log}",
+        }  # fmt: skip
+        began = time.monotonic()
+        emit("stage", {"stage": "launching"})
+        server = self._server = _Kept(wanted, self._memory, log)
+        try:
+            started = server.await_start(self._cancelled)
+            ready_s = self._await_ready(server, port, plan["ready"])
+            emit("stage", {"stage": "ready", "seconds": ready_s})
+            proved = proof.check(plan.get("prove", []), int(started["pid"]), started["moved"])
+            emit("stage", {"stage": "measuring"})
+            at = time.monotonic()
+            busy = _cpu_times()
+            try:
+                figures = measure.measure(port, plan["measure"])
+            except measure.MeasureError as error:
+                if self._cancelled.is_set():
+                    raise TrialError("cancelled", "cancelled") from error
+                raise TrialError("measure", f"while it was measured: {error}{server.last_words()}") from error
+            if self._cancelled.is_set():
+                raise TrialError("cancelled", "cancelled")
+            measure_s = time.monotonic() - at
+            watch = _watch(busy, _cpu_times())
+        finally:
+            emit("stage", {"stage": "ending"})
+            at = time.monotonic()
+            stubborn = server.end()
+            self._server = None
+            stop_s = time.monotonic() - at
+            os.close(log)
+            if os.path.exists(scratch):  # the keeper was killed; its children were ended above
+                shutil.rmtree(scratch, ignore_errors=True)
+        return {
+            "figures": figures, "proof": proved, "watch": watch, "isolation": started["isolation"],
+            "stubborn": stubborn, "seconds": {"prepare": started["prepare_s"], "launch": ready_s, "measure": measure_s, "stop": stop_s,
+                        "whole": time.monotonic() - began},
+        }  # fmt: skip
+
+    def _known(self, value: str) -> str:
+        """A value with its secrets put back."""
+        while "<secret:" in value:
+            start = value.index("<secret:")
+            token = value[start : value.find(">", start) + 1]
+            if token not in self._secrets:
+                raise TrialError("unlaunchable", f"the secret {token} is not known here; is the live server running?")
+            value = value.replace(token, self._secrets[token])
+        return value
+
+    def _await_ready(self, server: _Kept, port: int, ready: Json) -> float:
+        began = time.monotonic()
+        timeout_s = float(ready.get("timeout_s", 600.0))
+        paths: List[str] = list(ready["paths"])
+        while True:
+            if self._cancelled.is_set():
+                raise TrialError("cancelled", "cancelled")
+            code = server.exited()
+            if code is not None:
+                how = f"signal {-code}" if code < 0 else f"exit status {code}"
+                raise TrialError("launch", f"the server ended with {how} before it was ready{server.last_words()}")
+            if time.monotonic() - began > timeout_s:
+                raise TrialError("launch", f"the server was not ready within {timeout_s:g} s{server.last_words()}")
+            try:
+                status, _ = measure.get(port, paths[0], 10.0)
+            except (OSError, http.client.HTTPException):
+                status = 0
+            if status == 200:
+                return time.monotonic() - began
+            if status == 404 and len(paths) > 1:
+                paths.pop(0)  # an older engine without this page
+            time.sleep(0.01)
+
+
+class _Kept:
+    """A keeper process and what it says."""
+
+    def __init__(self, plan: Json, memory: int, log: int) -> None:
+        self._log = log
+        self._rest = b""
+        self._code: Optional[int] = None
+        self._stubborn: List[int] = []
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _KEEPER % memory],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=(memory, log), start_new_session=True,
+        )  # fmt: skip
+        with contextlib.suppress(OSError):
+            _pipe(self._process.stdin).write(json.dumps(plan).encode() + b"\n")
+            _pipe(self._process.stdin).flush()
+
+    def _hear(self, wait_s: float) -> Optional[Dict[str, Any]]:
+        """The keeper's next event, or None when it says nothing within `wait_s`. Its end is an event too."""
+        out = _pipe(self._process.stdout).fileno()
+        until = time.monotonic() + wait_s
+        while b"\n" not in self._rest:
+            if not select.select([out], [], [], max(0.0, until - time.monotonic()))[0]:
+                return None
+            chunk = os.read(out, 1 << 16)
+            if not chunk:
+                return {"event": "gone"}
+            self._rest += chunk
+        line, _, self._rest = self._rest.partition(b"\n")
+        event: Dict[str, Any] = json.loads(line)
+        return event
+
+    def await_start(self, cancelled: threading.Event) -> Dict[str, Any]:
+        """Wait until the server's process exists. Raises TrialError when it cannot."""
+        while True:
+            if cancelled.is_set():
+                raise TrialError("cancelled", "cancelled")
+            event = self._hear(0.05)
+            if event is None:
+                continue
+            if event["event"] == "started":
+                return event
+            if event["event"] == "unlaunchable":
+                raise TrialError("unlaunchable", event["reason"])
+            if event["event"] == "failed":
+                raise TrialError("launch", f"the trial could not be prepared: {event['reason']}")
+            if event["event"] in {"gone", "ended"}:
+                raise TrialError("launch", "the trial's keeper was killed while it prepared the launch")
+
+    def exited(self) -> Optional[int]:
+        """The server's exit status (negative: a signal) once it has ended."""
+        event = self._hear(0.0)
+        if event is not None and event["event"] == "exit":
+            self._code = int(event["code"])
+        elif event is not None and event["event"] in {"gone", "ended"}:
+            self._code = -9
+        return self._code
+
+    def last_words(self) -> str:
+        """The end of the server's log, for a message; secrets replaced."""
+        size = os.fstat(self._log).st_size
+        text = os.pread(self._log, 4000, max(0, size - 4000)).decode("utf-8", "replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return ": " + Secrets(b"log").text(" | ".join(lines[-3:]))[-600:] if lines else ""
+
+    def let_go(self) -> None:
+        """Ask the keeper to end its server, without waiting for it."""
+        with contextlib.suppress(OSError):
+            _pipe(self._process.stdin).close()
+
+    def end(self) -> List[int]:
+        """End the server through its keeper, and by ourselves where that is gone. Returns pids that would not end."""
+        self.let_go()
+        until = time.monotonic() + 120.0
+        while time.monotonic() < until:
+            event = self._hear(until - time.monotonic())
+            if event is None or event["event"] == "gone":
+                break
+            if event["event"] == "ended":
+                self._stubborn = event["stubborn"]
+        try:
+            self._process.wait(10.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        _pipe(self._process.stdout).close()
+        return self._stubborn + keeper.end(keeper.descendants(os.getpid()), 0.0)
+
+
+def _pipe(pipe: Any) -> Any:  # noqa: ANN401 - Popen's pipes are Optional in the type only
+    """A pipe that was asked for."""
+    return pipe
+
+
+def _free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _environ(pid: Optional[int]) -> List[str]:
+    if pid is None:
+        return []
+    with contextlib.suppress(OSError):
+        return read_text(f"/proc/{pid}/environ", 4 << 20).split("\0")
+    return []
+
+
+def _cmdline(pid: Optional[int]) -> List[str]:
+    if pid is None:
+        return []
+    with contextlib.suppress(OSError):
+        return read_text(f"/proc/{pid}/cmdline", 1 << 20).split("\0")
+    return []
+
+
+def _cpu_times() -> Dict[str, float]:
+    """Jiffies of the whole machine: busy, steal, total; and this program's cgroup throttling, where there is one."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        fields = [float(field) for field in read_text("/proc/stat").splitlines()[0].split()[1:]]
+        return {"steal": fields[7], "idle": fields[3] + fields[4], "total": sum(fields[:8])}
+    return {}
+
+
+def _watch(before: Dict[str, float], after: Dict[str, float]) -> Json:
+    """What else happened on the machine while it was measured, as shares of all processor time."""
+    total = after.get("total", 0.0) - before.get("total", 0.0)
+    if total <= 0:
+        return {"steal_share": unread("/proc/stat could not be read")}
+    return {
+        "steal_share": (after["steal"] - before["steal"]) / total,
+        "idle_share": (after["idle"] - before["idle"]) / total,
+    }
