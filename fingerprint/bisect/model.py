@@ -1,0 +1,412 @@
+"""Every explanation of the launches, and how probable each one is.
+
+The idea in one line: an explanation says at which *level* a launch lies between the old speed (0) and the new one (1),
+and a launch is that level plus noise. "Factor i alone" puts a launch at 1 when i is new; "i and j together" when both
+are; "i causes 60 % and j 40 %" at 0.6, 0.4 or 1; a factor that hides another one lies beyond. All of them share the
+unknowns (old speed, new speed, noise, drift), so one table of log densities, launches by levels by sample points of
+the unknowns, scores all explanations with three matrix products. The unknowns are integrated out by quasi-Monte-Carlo
+points that adapt to the posterior; nothing is fitted and then trusted.
+
+Two explanations are not simple: "none" (no gap today) and "other" (every set of factors has a level of its own, which
+explains anything and therefore nothing well; it keeps a bad explanation from winning because its rivals are worse).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from fingerprint.bisect.noise import Noise
+    from fingerprint.bisect.verdict import Structure, Then
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How one or two factors act: the level with only the first, with only the second; with both it is 1."""
+
+    structure: Structure
+    first: float
+    second: float
+    ordered: bool
+    prior: float
+
+
+# Prior probabilities: one culprit is what most incidents turn out to have.
+P_NONE: Final = 0.25
+P_FASTER: Final = 0.05
+P_OTHER: Final = 0.04
+SHAPES: Final = (
+    Shape("single", 1.0, 0.0, ordered=True, prior=0.50),
+    Shape("and", 0.0, 0.0, ordered=False, prior=0.03),
+    Shape("or", 1.0, 1.0, ordered=False, prior=0.03),
+    Shape("adds", 0.5, 0.5, ordered=False, prior=0.015),
+    *(Shape("adds", share, 1 - share, ordered=True, prior=0.015) for share in (0.6, 0.7, 0.8)),
+    *(Shape("masked", share, 1 - share, ordered=True, prior=0.01) for share in (1.25, 1.5, 2.0, 3.0)),
+)
+LEVELS: Final = np.array(sorted({0.0, 1.0, *(round(v, 6) for s in SHAPES for v in (s.first, s.second))}))
+ZERO: Final = int(np.searchsorted(LEVELS, 0.0))
+ONE: Final = int(np.searchsorted(LEVELS, 1.0))
+# Level of a launch by shape and by which of the two factors are new: 0 none, 1 second only, 2 first only, 3 both.
+LEVEL_OF: Final = np.array(
+    [
+        [ZERO, np.searchsorted(LEVELS, round(s.second, 6)), np.searchsorted(LEVELS, round(s.first, 6)), ONE]
+        for s in SHAPES
+    ]
+)
+_OTHER_LEVELS: Final = np.array([ZERO, ONE, *(int(np.searchsorted(LEVELS, v)) for v in (0.3, 0.5, 0.7))])
+_OTHER_PRIOR: Final = np.log(np.array([0.35, 0.35, 0.1, 0.1, 0.1]))
+# Nobody needs a level to better than 4 % of the gap, and real factors never act that exactly.
+_SLACK: Final = 0.04
+_KEEP: Final = 1500
+_PASSES: Final = (128, 128, 192)
+
+
+@dataclass(frozen=True)
+class Data:
+    """The launches that gave a figure: which factors were new (launch by factor), the figure, and when."""
+
+    new: Bools
+    value: Floats
+    when: Floats
+
+
+@dataclass(frozen=True)
+class Points:
+    """Weighted sample points of the unknowns: noise, old level, new level, drift per launch (all in ms)."""
+
+    sigma: Floats
+    old: Floats
+    new: Floats
+    drift: Floats
+    weight: Floats
+
+    def scale(self) -> Floats:
+        """Noise with the slack that explanations are allowed, per point."""
+        return np.asarray(np.hypot(self.sigma, _SLACK * (self.new - self.old)))
+
+    def quantiles(self, values: Floats, at: tuple[float, ...] = (0.05, 0.5, 0.95)) -> tuple[float, ...]:
+        """Weighted quantiles of a figure that is known for each point."""
+        order = np.argsort(values)
+        total = np.cumsum(self.weight[order])
+        return tuple(float(np.interp(q * total[-1], total - 0.5 * self.weight[order], values[order])) for q in at)
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Explanations with their probabilities: arrays over explanations, and those that are not simple."""
+
+    shape: Ints
+    first: Ints
+    second: Ints
+    p: Floats
+    none: float
+    faster: float
+    other: float
+    log_gap: float
+    gap_points: Points
+    none_points: Points
+
+    @property
+    def gap(self) -> float:
+        """Probability that the new side is slower today."""
+        return float(self.p.sum()) + self.other
+
+    def levels(self, new: Bools) -> Ints:
+        """Index into LEVELS that each explanation gives to each setting (setting by explanation)."""
+        code = 2 * new[:, self.first] + new[:, self.second]
+        single = self.first == self.second
+        code = np.where(single, np.where(new[:, self.first], 2, 0), code)
+        return np.asarray(LEVEL_OF[self.shape, code])
+
+
+@cache
+def _nodes(count: int, skip: int) -> Floats:
+    """Four-dimensional standard normal points that fill the space evenly (additive recurrence), count by 4."""
+    golden = 1.0
+    for _ in range(40):
+        golden = (1 + golden) ** (1 / 5)
+    steps = golden ** -np.arange(1, 5)
+    uniform = (0.5 + np.outer(np.arange(skip + 1, skip + count + 1), steps)) % 1.0
+    inverse = NormalDist().inv_cdf
+    return np.array([[inverse(min(max(u, 1e-9), 1 - 1e-9)) for u in row] for row in uniform])
+
+
+def _log_normal(x: Floats, mean: Floats | float, width: Floats | float) -> Floats:
+    return np.asarray(-0.5 * ((x - mean) / width) ** 2 - np.log(width) - 0.5 * math.log(2 * math.pi))
+
+
+def _log_sum(values: Floats, axis: int | None = None) -> Floats:
+    top = np.max(values, axis=axis, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(divide="ignore"):
+        out = np.log(np.sum(np.exp(values - top), axis=axis, keepdims=True)) + top
+    return np.asarray(np.squeeze(out, axis=axis) if axis is not None else out.reshape(())[()])
+
+
+class Model:
+    """The explanations of a gap among some factors, and their posterior given launches.
+
+    Args:
+        count: number of factors.
+        prior: probability that a single culprit is this factor; sums to 1.
+        noise: the prior of the noise.
+        then: the figures of the past, if known: they say how large a gap to expect.
+    """
+
+    def __init__(self, count: int, prior: Floats, noise: Noise, then: Then | None) -> None:
+        self.count = count
+        self.noise = noise
+        self.then = then if then is not None and then.gap_ms > 0 else None
+        one = np.arange(count)
+        upper = np.triu_indices(count, 1)
+        both = (np.concatenate([upper[0], upper[1]]), np.concatenate([upper[1], upper[0]]))
+        shapes, firsts, seconds, logs = [np.zeros(count, int)], [one], [one], [np.log(SHAPES[0].prior * prior)]
+        if count > 1:
+            for number, shape in enumerate(SHAPES[1:], start=1):
+                first, second = both if shape.ordered else upper
+                weight = prior[first] * prior[second]
+                shapes.append(np.full(first.size, number))
+                firsts.append(first)
+                seconds.append(second)
+                logs.append(np.log(shape.prior * weight / weight.sum()))
+        self.shape = np.concatenate(shapes)
+        self.first = np.concatenate(firsts)
+        self.second = np.concatenate(seconds)
+        self.log_prior = np.concatenate(logs)
+
+    # -- the unknowns ------------------------------------------------------------------------------------------
+
+    def _log_prior_gap(self, gap: Floats, sigma: Floats) -> Floats:
+        """Log density of a gap (ms, positive): vanishes at 0, wide, and near the gap of the past if that is known."""
+        size = np.maximum(gap, 0) / sigma
+        density = size / 25 * (1 + size**2 / 25) ** -1.5 / sigma
+        if self.then is not None:
+            width = 0.3 * self.then.gap_ms
+            density = 0.2 * density + 0.8 * np.exp(_log_normal(gap, self.then.gap_ms, width)) * (gap > 0)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(density))
+
+    def _log_prior_sigma(self, log_sigma: Floats, level: float) -> Floats:
+        return _log_normal(log_sigma, math.log(self.noise.relative * level), math.log(self.noise.spread))
+
+    def _first_guess(self, groups: list[Floats], level: float) -> tuple[float, float]:
+        """Mean and width of log sigma to begin with: the prior and the scatter of equal launches."""
+        dof = sum(g.size - 1 for g in groups if g.size)
+        squares = sum(float(((g - g.mean()) ** 2).sum()) for g in groups if g.size)
+        sigma2 = (2 * (self.noise.relative * level) ** 2 + squares) / (2 + dof)
+        width = 1.2 / math.sqrt(1 / math.log(self.noise.spread) ** 2 + 2 * dof / 2)
+        return 0.5 * math.log(sigma2), max(width, 0.45)
+
+    # -- the posterior -----------------------------------------------------------------------------------------
+
+    def posterior(self, data: Data) -> Posterior:
+        """Probabilities of all explanations given the launches."""
+        level = float(np.median(np.abs(data.value))) or 1.0
+        is_new = data.new.all(axis=1) if self.count else np.zeros(data.value.size, bool)
+        is_old = ~data.new.any(axis=1)
+        when = data.when - data.when.mean()
+        low, high = float(data.value.min()), float(data.value.max())
+        old_values, new_values = data.value[is_old & ~is_new], data.value[is_new]
+        centre_old = float(np.median(old_values)) if old_values.size else low
+        centre_new = float(np.median(new_values)) if new_values.size else high
+        guess = self._first_guess([old_values, new_values], level)
+        spread_old = 0.5 * float(np.ptp(old_values)) if old_values.size else (high - low)
+        spread_new = 0.5 * float(np.ptp(new_values)) if new_values.size else (high - low)
+        drift = max(self.noise.drift, 1e-6)
+
+        def widths(sigma: Floats) -> tuple[Floats, Floats]:
+            return (
+                np.hypot(1.4 * sigma / math.sqrt(max(old_values.size, 1)), spread_old),
+                np.hypot(1.4 * sigma / math.sqrt(max(new_values.size, 1)), spread_new),
+            )
+
+        # Points are rows (log sigma, old, new, drift / sigma).
+        def draw(z: Floats) -> Floats:
+            log_sigma = guess[0] + guess[1] * z[:, 0]
+            wide = widths(np.exp(log_sigma))
+            return np.stack(
+                [log_sigma, centre_old + wide[0] * z[:, 1], centre_new + wide[1] * z[:, 2], drift * z[:, 3]], axis=1
+            )
+
+        def draw_density(u: Floats) -> Floats:
+            wide = widths(np.exp(u[:, 0]))
+            return (
+                _log_normal(u[:, 0], *guess)
+                + _log_normal(u[:, 1], centre_old, wide[0])
+                + _log_normal(u[:, 2], centre_new, wide[1])
+                + _log_normal(u[:, 3], 0.0, drift)
+            )
+
+        def prior(u: Floats, sign: int) -> Floats:
+            sigma = np.exp(u[:, 0])
+            return (
+                self._log_prior_sigma(u[:, 0], level)
+                + self._log_prior_gap(sign * (u[:, 2] - u[:, 1]), sigma)
+                + _log_normal(u[:, 3], 0.0, drift)
+            )
+
+        def table(u: Floats) -> Floats:
+            """Log density of each launch at each level and point: launch by level by point."""
+            sigma = np.exp(u[:, 0])
+            gap = u[:, 2] - u[:, 1]
+            scale = np.hypot(sigma, _SLACK * gap)
+            mean = u[:, 1] + LEVELS[:, None] * gap + (u[:, 3] * sigma) * when[:, None, None]
+            return self.noise.log_density(data.value[:, None, None] - mean, np.broadcast_to(scale, mean.shape))
+
+        # First pass: few points, wide, all explanations. Then twice: points where the posterior is, for the
+        # explanations that are still alive.
+        points = draw(_nodes(_PASSES[0], 0))
+        proposals = [draw_density(points)]
+        counts = [_PASSES[0]]
+        moments: list[tuple[Floats, Floats]] = []
+        keep = np.arange(self.shape.size)
+        for number, more in enumerate((*_PASSES[1:], 0)):
+            log_mix = [math.log(c / points.shape[0]) + q for c, q in zip(counts, proposals, strict=True)]
+            proposal = np.logaddexp.reduce(log_mix, axis=0)
+            weight = prior(points, +1) - proposal - math.log(points.shape[0])
+            dense = table(points)
+            like = self._score(data, dense, self.shape[keep], self.first[keep], self.second[keep])
+            like += weight.astype(np.float32)
+            score = self.log_prior[keep] + _log_sum32(like)
+            free = self._other(data, dense, is_old, is_new)
+            other = free + weight + math.log(P_OTHER)
+            if number == 0:
+                alive = np.flatnonzero(score > score.max() - 16)
+                if alive.size > _KEEP:
+                    alive = np.sort(alive[np.argsort(-score[alive], kind="stable")[:_KEEP]])
+                keep, like, score = keep[alive], like[alive], score[alive]
+            rows = np.concatenate(
+                [like + self.log_prior[keep, None].astype(np.float32), other[None].astype(np.float32)]
+            )
+            mixed = _log_sum(rows, axis=0)
+            if more:
+                mean, root = _moments(points, mixed)
+                added = mean + _nodes(more, sum(counts)) @ root.T
+                points = np.concatenate([points, added])
+                moments.append((mean, root))
+                counts.append(more)
+                proposals = [draw_density(points), *(_log_density(points, *m) for m in moments)]
+        log_other = float(_log_sum(other))
+        faster_weight = prior(points, -1) - proposal - math.log(points.shape[0])
+        log_faster = math.log(P_FASTER) + float(_log_sum(free + faster_weight))
+        none_points, log_none = self._none(data.value, when, level, drift)
+        log_none += math.log(P_NONE)
+        log_gap = float(np.logaddexp(_log_sum(score), log_other))
+        total = float(np.logaddexp(np.logaddexp(log_gap, log_faster), log_none))
+        shares = np.exp(mixed - mixed.max())
+        sigma = np.exp(points[:, 0])
+        return Posterior(
+            shape=self.shape[keep],
+            first=self.first[keep],
+            second=self.second[keep],
+            p=np.exp(score - total),
+            none=math.exp(log_none - total),
+            faster=math.exp(log_faster - total),
+            other=math.exp(log_other - total),
+            log_gap=log_gap - math.log(1 - P_NONE - P_FASTER) - (log_none - math.log(P_NONE)),
+            gap_points=Points(sigma, points[:, 1], points[:, 2], points[:, 3] * sigma, shares / shares.sum()),
+            none_points=none_points,
+        )
+
+    def _score(self, data: Data, dense: Floats, shape: Ints, first: Ints, second: Ints) -> npt.NDArray[np.float32]:
+        """Log likelihood of each explanation at each point (explanation by point)."""
+        dense32 = dense.astype(np.float32)
+        base = dense32[:, ZERO].sum(axis=0)
+        out = np.empty((shape.size, dense.shape[2]), np.float32)
+        for number in np.unique(shape):
+            rows = np.flatnonzero(shape == number)
+            _, only_second, only_first, both = LEVEL_OF[number]
+            a, b = data.new[:, first[rows]], data.new[:, second[rows]]
+            part = (a & b).T.astype(np.float32) @ (dense32[:, both] - dense32[:, ZERO])
+            if only_first != ZERO and number:
+                part += (a & ~b).T.astype(np.float32) @ (dense32[:, only_first] - dense32[:, ZERO])
+            if only_second != ZERO and number:
+                part += (b & ~a).T.astype(np.float32) @ (dense32[:, only_second] - dense32[:, ZERO])
+            out[rows] = part + base
+        return out
+
+    def _other(self, data: Data, dense: Floats, is_old: Bools, is_new: Bools) -> Floats:
+        """Log likelihood at each point when every setting between the ends has a level of its own."""
+        out = dense[is_old, ZERO].sum(axis=0) + dense[is_new & ~is_old, ONE].sum(axis=0)
+        between = ~(is_old | is_new)
+        if between.any():
+            settings, which = np.unique(data.new[between], axis=0, return_inverse=True)
+            part = dense[between][:, _OTHER_LEVELS]
+            for number in range(settings.shape[0]):
+                out = out + _log_sum(part[which.ravel() == number].sum(axis=0) + _OTHER_PRIOR[:, None], axis=0)
+        return np.asarray(out)
+
+    def _none(self, value: Floats, when: Floats, level: float, drift: float) -> tuple[Points, float]:
+        """Points and log evidence of "no gap": one level for all launches."""
+        centre = float(np.median(value))
+        guess = self._first_guess([value], level)
+        step = 1.5 / math.sqrt(value.size)
+        offset = abs(centre - float(value.mean()))
+
+        def draw_density(u: Floats) -> Floats:
+            wide = np.hypot(step * np.exp(u[:, 0]), offset)
+            return _log_normal(u[:, 0], *guess) + _log_normal(u[:, 1], centre, wide) + _log_normal(u[:, 2], 0.0, drift)
+
+        def target(u: Floats) -> Floats:
+            sigma = np.exp(u[:, 0])
+            mean = u[:, 1] + (u[:, 2] * sigma) * when[:, None]
+            like = self.noise.log_density(value[:, None] - mean, np.broadcast_to(sigma, mean.shape)).sum(axis=0)
+            return np.asarray(like + self._log_prior_sigma(u[:, 0], level) + _log_normal(u[:, 2], 0.0, drift))
+
+        z1, z2 = _nodes(128, 0)[:, :3], _nodes(256, 128)[:, :3]
+        log_sigma = guess[0] + guess[1] * z1[:, 0]
+        first = np.stack(
+            [log_sigma, centre + np.hypot(step * np.exp(log_sigma), offset) * z1[:, 1], drift * z1[:, 2]], axis=1
+        )
+        mean, root = _moments(first, target(first) - draw_density(first))
+        points = np.concatenate([first, mean + z2 @ root.T])
+        proposal = np.logaddexp(
+            math.log(z1.shape[0] / points.shape[0]) + draw_density(points),
+            math.log(z2.shape[0] / points.shape[0]) + _log_density(points, mean, root),
+        )
+        weight = target(points) - proposal - math.log(points.shape[0])
+        shares = np.exp(weight - weight.max())
+        sigma = np.exp(points[:, 0])
+        same = points[:, 1]
+        return Points(sigma, same, same, points[:, 2] * sigma, shares / shares.sum()), float(_log_sum(weight))
+
+
+def _log_sum32(values: npt.NDArray[np.float32]) -> Floats:
+    """Log of the sum of exponentials over points, in single precision where it costs most."""
+    top = values.max(axis=1, keepdims=True)
+    top = np.where(np.isfinite(top), top, np.float32(0))
+    with np.errstate(divide="ignore"):
+        return np.asarray((np.log(np.exp(values - top).sum(axis=1)) + top[:, 0]).astype(np.float64))
+
+
+def _moments(points: Floats, log_weight: Floats) -> tuple[Floats, Floats]:
+    """Weighted mean of points and a root of their covariance, widened for use as a proposal."""
+    weight = np.exp(log_weight - log_weight.max())
+    # A few points may hold all the weight: temper until a dozen share it.
+    power = 1.0
+    while weight.sum() ** 2 / (weight**2).sum() < 12 and power > 0.05:
+        power *= 0.7
+        weight = np.exp(power * (log_weight - log_weight.max()))
+    weight /= weight.sum()
+    mean = weight @ points
+    centred = points - mean
+    spread = (centred * weight[:, None]).T @ centred
+    spread += np.diag(1e-4 * np.var(points, axis=0) + 1e-18)
+    return mean, np.linalg.cholesky(1.7 * spread)
+
+
+def _log_density(points: Floats, mean: Floats, root: Floats) -> Floats:
+    """Log density of the normal with this mean and covariance root."""
+    z = np.linalg.solve(root, (points - mean).T)
+    return np.asarray(-0.5 * (z**2).sum(axis=0) - np.log(np.diag(root)).sum() - 0.5 * mean.size * math.log(2 * math.pi))

@@ -1,0 +1,871 @@
+"""Which launch comes next, so that the fewest launches name the cause of a gap, and never an innocent.
+
+A launch is worth the bits it tells about the explanations (see `model`), and it is worth more where the verdict needs
+it anyway: a culprit must be confirmed both ways, alone on the old side and reverted alone on the new side. So each
+question maximises
+
+    information / (what a launch can tell at most)  +  probability that it is a confirmation still missing
+
+and endpoints, search and confirmations are one pool of launches that all inform each other. The search is a pure
+function of what it was told: the same factors, seed and launches give the same next question, in any process.
+
+    search = Search(["variable:NCCL_PROTO", "package:torch"], seed=1)
+    while (new := search.ask()) is not None:
+        search.tell(new, launch_and_measure(new))
+    print(search.verdict().sentence)
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Final, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from fingerprint.bisect.conflicts import Conflicts, old
+from fingerprint.bisect.model import LEVELS, SHAPES, Data, Model, Points, Posterior
+from fingerprint.bisect.noise import Noise
+from fingerprint.bisect.verdict import Culprit, Evidence, Interval, Kind, Structure, Suspicion, Then, Verdict
+
+__all__ = [
+    "Budget",
+    "Estimate",
+    "OrderedSearch",
+    "Search",
+    "Then",
+    "Unlaunchable",
+    "Void",
+    "old",
+]
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+_LIMIT: Final = 40
+_GAP_LIMIT: Final = 16
+_GAP_EVIDENCE: Final = math.log(20.0)
+_NONE_CERTAIN: Final = 0.95
+_TRUST_PRIOR: Final = 0.7
+_STRUCTURE: Final = 0.85
+
+
+@dataclass(frozen=True)
+class Unlaunchable:
+    """The launch did not start with these settings."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Void:
+    """The launch started, but its figure does not count: a factor did not arrive, a clock was throttled."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a search may cost.
+
+    Attributes:
+        launches: most launches, all told; None: no limit but the search's own.
+        minutes: most minutes.
+        minutes_per_launch: what a launch takes.
+    """
+
+    launches: int | None = None
+    minutes: float | None = None
+    minutes_per_launch: float = 10.0
+
+    def limit(self, own: int) -> int:
+        """Most launches, given the search's own limit."""
+        limits = [own if self.launches is None and self.minutes is None else 10**9]
+        if self.launches is not None:
+            limits.append(self.launches)
+        if self.minutes is not None:
+            limits.append(int(self.minutes / self.minutes_per_launch))
+        return min(limits)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a search is going to cost, before its first launch.
+
+    Attributes:
+        launches: expected number of launches, with a gap of about five standard deviations.
+        worst: launches after which it ends in any case.
+        minutes, worst_minutes: the same in minutes.
+        smallest_effect: the smallest gap that it would find, as a share of the level, with the noise expected.
+    """
+
+    launches: float
+    worst: int
+    minutes: float
+    worst_minutes: float
+    smallest_effect: float
+
+
+@dataclass(frozen=True)
+class _Told:
+    new: frozenset[str]
+    value: float | None
+    reason: str
+    unlaunchable: bool
+    hours: float | None
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """One explanation in words: a structure and the columns it blames, with its probability."""
+
+    structure: Structure
+    columns: tuple[int, ...]
+    p: float
+    row: int
+
+
+class Search:
+    """Finds which of some factors cause a gap, by asking for launches.
+
+    Args:
+        factors: names; the order does not matter.
+        conflicts: sets of settings that cannot be launched; see `fingerprint.bisect.conflicts`.
+        prior: how suspicious factors are, any positive weights; factors without one share the rest evenly.
+        noise: what is known about the scatter of launches.
+        seed: decides between questions of equal worth.
+        then: the figures of the past, if known.
+        budget: most launches or minutes.
+        certainty: the probability at which a culprit is named.
+    """
+
+    def __init__(
+        self,
+        factors: Sequence[str],
+        conflicts: Iterable[frozenset[str]] = (),
+        prior: Mapping[str, float] | None = None,
+        noise: Noise | None = None,
+        seed: int = 0,
+        then: Then | None = None,
+        budget: Budget | None = None,
+        certainty: float = 0.98,
+    ) -> None:
+        self.factors = tuple(sorted(set(factors)))
+        self.conflicts = tuple(sorted({frozenset(c) for c in conflicts}, key=sorted))
+        self.prior = dict(sorted((prior or {}).items()))
+        self.noise = noise or Noise()
+        self.seed = seed
+        self.then = then
+        self.budget = budget or Budget()
+        self.certainty = certainty
+        single = Conflicts(self.factors, self.conflicts)
+        # Factors that need each other move together: one column each bundle.
+        bundles: dict[tuple[int, ...], list[str]] = {}
+        for i, name in enumerate(self.factors):
+            mutual = single.needs[i] & single.needs[:, i]
+            bundles.setdefault(tuple(np.flatnonzero(mutual)), []).append(name)
+        self.bundles = tuple(frozenset(names) for names in bundles.values())
+        self._column = {name: c for c, names in enumerate(self.bundles) for name in names}
+        weights = _weights(self.factors, self.prior)
+        self._weight = np.array([sum(weights[n] for n in names) for names in self.bundles])
+        self._conflicts = Conflicts(self._names(), self._bundled())
+        self._told: list[_Told] = []
+        self._model = Model(len(self.bundles), self._weight, self.noise, then)
+        self._state_at = -1
+        self._state: _State | None = None
+
+    # -- told and asked ----------------------------------------------------------------------------------------
+
+    def tell(
+        self,
+        subset: Iterable[str],
+        value: float | Unlaunchable | Void,
+        hours: float | None = None,
+    ) -> None:
+        """Take in one launch, asked or not.
+
+        Args:
+            subset: the factors that were at their new value.
+            value: what it measured, in ms (lower is better), or why it measured nothing.
+            hours: when it was measured, on any clock, in hours.
+
+        Raises:
+            ValueError: an unknown factor, a bundle in two parts, or a figure that is no positive number.
+        """
+        new = frozenset(subset)
+        row = self._row(new)
+        if isinstance(value, (Unlaunchable, Void)):
+            unlaunchable = isinstance(value, Unlaunchable)
+            if unlaunchable:
+                self._conflicts.did_not_launch(row)
+            self._told.append(_Told(new, None, value.reason, unlaunchable, hours))
+            return
+        if not (math.isfinite(value) and value > 0):
+            msg = f"a launch measured {value} ms: a positive number is needed, or the reason why there is none"
+            raise ValueError(msg)
+        self._conflicts.launched(row)
+        self._told.append(_Told(new, float(value), "", unlaunchable=False, hours=hours))
+
+    @overload
+    def ask(self) -> frozenset[str] | None: ...
+
+    @overload
+    def ask(self, k: int, pending: Sequence[frozenset[str]] = ()) -> list[frozenset[str]]: ...
+
+    def ask(
+        self, k: int | None = None, pending: Sequence[frozenset[str]] = ()
+    ) -> frozenset[str] | None | list[frozenset[str]]:
+        """The next launch: the factors to set to their new value; None when the search is done.
+
+        With `k`, up to k launches that are worth doing at the same time, given those `pending` elsewhere; the list is
+        empty when the search is done. Asking changes nothing: without a new `tell` the answer is the same.
+        """
+        rows = [self._row(p) for p in pending]
+        asked: list[Bools] = []
+        state = self._now()
+        while len(asked) < (k or 1) and not state.done:
+            row = self._next(state, rows + asked)
+            if row is None:
+                break
+            asked.append(row)
+        sets = [self._set(row) for row in asked]
+        if k is None:
+            return sets[0] if sets else None
+        return sets
+
+    def _row(self, new: frozenset[str]) -> Bools:
+        row = np.zeros(len(self.bundles), bool)
+        for name in new:
+            if name not in self._column:
+                msg = f"{name} is not a factor of this search"
+                raise ValueError(msg)
+            row[self._column[name]] = True
+        if self._set(row) != new:
+            part = sorted(self._set(row) - new)
+            msg = f"{', '.join(part)} cannot stay old in this launch: a bundle moves as a whole"
+            raise ValueError(msg)
+        return row
+
+    def _set(self, row: Bools) -> frozenset[str]:
+        return frozenset(name for c in np.flatnonzero(row) for name in self.bundles[c])
+
+    def _names(self) -> list[str]:
+        return [min(names) for names in self.bundles]
+
+    def _bundled(self) -> Iterable[frozenset[str]]:
+        """The conflicts, said of bundles."""
+        first = {name: min(self.bundles[c]) for name, c in self._column.items()}
+        for rule in self.conflicts:
+            out = set()
+            for setting in rule:
+                value_old = setting.startswith(old(""))
+                name = setting[len(old("")) :] if value_old else setting
+                name = first.get(name, name)
+                out.add(old(name) if value_old else name)
+            if not any(old(name) in out for name in out):
+                yield frozenset(out)
+
+    # -- what is known now -------------------------------------------------------------------------------------
+
+    def _now(self) -> _State:
+        if self._state is None or self._state_at != len(self._told):
+            self._state = self._assess()
+            self._state_at = len(self._told)
+        return self._state
+
+    def _assess(self) -> _State:
+        measured = [t for t in self._told if t.value is not None]
+        count = len(self.bundles)
+        ends = (np.zeros(count, bool), np.ones(count, bool))
+        state = _State(self._told, ends, self.budget.limit(_LIMIT))
+        if not count:
+            return state.finish("not switchable")
+        for name, end in (("old", ends[0]), ("new", ends[1])):
+            tries = [t for t in self._told if (self._row(t.new) == end).all()]
+            rule = not (Conflicts(self._names(), self._bundled()).allowed(end[None])[0])
+            if rule or (not any(t.value is not None for t in tries) and sum(t.unlaunchable for t in tries) >= 2):
+                state.blocked.append(name)
+        if state.blocked:
+            return state.finish("undecided")
+        if not measured:
+            return state.finish("undecided") if len(self._told) >= state.limit else state
+        new = np.array([self._row(t.new) for t in measured])
+        value = np.array([t.value for t in measured], float)
+        hours = [t.hours for t in measured]
+        index = np.array([i for i, t in enumerate(self._told) if t.value is not None], float)
+        when = index if None in hours else 6.0 * np.array(hours, float)
+        state.data = Data(new, value, when)
+        at_old, at_new = (int((new == end).all(axis=1).sum()) for end in ends)
+        state.ends_told = (at_old, at_new)
+        if not (at_old and at_new):
+            return state.finish("undecided") if len(self._told) >= state.limit else state
+        post = self._model.posterior(state.data)
+        state.posterior = post
+        state.claims = _claims(post)
+        enough = at_old >= 2 and at_new >= 2
+        if enough and post.none >= _NONE_CERTAIN:
+            return state.finish(self._no_gap(state))
+        if enough and post.faster >= _NONE_CERTAIN:
+            return state.finish("healed")
+        best = state.claims[0] if state.claims else None
+        if best and post.log_gap >= _GAP_EVIDENCE and not self._missing(state, best):
+            sure = self._certainty(post, best)
+            if sure >= self.certainty and best.p >= _STRUCTURE * sure:
+                kind: Kind = {"single": "attributed", "and": "interaction"}.get(best.structure, "several")  # type: ignore[assignment]
+                if best.structure in {"adds", "masked"} and len(self._told) < state.limit:
+                    low, _, high = self._shares(state, best)[0]
+                    if high - low > 0.2:
+                        state.sharpen = True
+                        return state
+                return state.finish(kind, best)
+        if len(self._told) >= state.limit:
+            return state.finish("undecided")
+        if post.gap < 0.95 and at_old + at_new >= _GAP_LIMIT and len(measured) == at_old + at_new:
+            return state.finish(self._not_settled(state))
+        return state
+
+    def _no_gap(self, state: _State) -> Kind:
+        if self.then is None or state.posterior is None:
+            return "phantom"
+        middle = 0.5 * (self.then.old_ms + self.then.new_ms)
+        today = state.posterior.none_points.quantiles(state.posterior.none_points.old)[1]
+        slow = today > middle if self.then.gap_ms > 0 else today < middle
+        return "phantom" if slow else "healed"
+
+    def _not_settled(self, state: _State) -> Kind:
+        post, data = state.posterior, state.data
+        if post is None or data is None:
+            return "undecided"
+        sigma = post.none_points.quantiles(post.none_points.sigma)[1]
+        size = self.then.gap_ms if self.then else 0.05 * float(np.median(data.value))
+        return "unstable" if sigma > 0.75 * abs(size) else "undecided"
+
+    # -- confirmations -----------------------------------------------------------------------------------------
+
+    def _needed(self, claim: _Claim) -> list[tuple[str, tuple[int, ...], Bools]]:
+        """Confirmations of a claim: side ("sufficient" or "necessary"), the columns meant, the setting."""
+        parts: list[tuple[str, tuple[int, ...]]]
+        c = claim.columns
+        if claim.structure == "and":
+            parts = [("sufficient", c), *(("necessary", (i,)) for i in c)]
+        elif claim.structure == "or":
+            parts = [*(("sufficient", (i,)) for i in c), ("necessary", c)]
+        else:
+            parts = [(side, (i,)) for i in c for side in ("sufficient", "necessary")]
+        out = []
+        for side, columns in parts:
+            row = self._isolating(side, columns)
+            if row is not None:
+                out.append((side, columns, row))
+        return out
+
+    def _isolating(self, side: str, columns: tuple[int, ...]) -> Bools | None:
+        """The launchable setting that comes nearest to "these alone on the old side" (or reverted on the new)."""
+        core = np.zeros(len(self.bundles), bool)
+        core[list(columns)] = True
+        row = self._conflicts.above(core) if side == "sufficient" else self._conflicts.below(core)
+        if self._conflicts.allowed(row[None])[0]:
+            return row
+        # One more factor moved along, then two.
+        free = np.flatnonzero(~row if side == "sufficient" else row)
+        for size in (1, 2):
+            moves = list(combinations(free[:24], size))
+            if not moves:
+                break
+            trial = np.repeat(row[None], len(moves), axis=0)
+            for k, move in enumerate(moves):
+                trial[k, list(move)] = side == "sufficient"
+            trial = self._conflicts.repaired(trial)
+            keeps = (
+                trial[:, list(columns)].all(axis=1) if side == "sufficient" else ~trial[:, list(columns)].any(axis=1)
+            )
+            trial = trial[keeps & self._conflicts.allowed(trial)]
+            if trial.shape[0]:
+                moved = (trial != row).sum(axis=1)
+                return np.asarray(trial[int(np.argmin(moved))])
+        return None
+
+    def _missing(self, state: _State, claim: _Claim) -> list[Bools]:
+        """Settings of confirmations that no launch has shown yet, or that spoke against the claim."""
+        post, data = state.posterior, state.data
+        if post is None or data is None:
+            return []
+        out = []
+        for side, _, row in self._needed(claim):
+            at = (data.new == row).all(axis=1)
+            expected = self._level(post, claim, row)
+            other = 0.0 if side == "sufficient" else 1.0
+            if abs(expected - other) < 0.15:
+                continue
+            if not at.any() or self._log_ratio(state, at, expected, other) <= 0:
+                out.append(row)
+        return out
+
+    def _certainty(self, post: Posterior, claim: _Claim) -> float:
+        """Probability that a claim holds whose confirmations were all launched.
+
+        What a claim says is what its confirmations show, so each explanation that agrees with it about them counts;
+        "other" does, because it takes the confirmations as they came.
+        """
+        rows = np.array([row for _, _, row in self._needed(claim)])
+        levels = LEVELS[post.levels(rows)]
+        own = levels[:, [claim.row]]
+        beyond = np.where(own >= 0.5, levels > own, levels < own)
+        agree = (beyond | (np.abs(levels - own) < 0.3)).all(axis=0)
+        return float(post.p[agree].sum()) + post.other
+
+    def _level(self, post: Posterior, claim: _Claim, row: Bools) -> float:
+        return float(LEVELS[post.levels(row[None])[0, claim.row]])
+
+    def _log_ratio(self, state: _State, at: Bools, expected: float, other: float) -> float:
+        post, data = state.posterior, state.data
+        if post is None or data is None:
+            return 0.0
+        low, gap, sigma = _centre(post.gap_points)
+        value = data.value[at]
+        width = np.full(value.size, sigma)
+        here = self.noise.log_density(value - low - gap * expected, width)
+        there = self.noise.log_density(value - low - gap * other, width)
+        return float((here - there).sum())
+
+    # -- the next question -------------------------------------------------------------------------------------
+
+    def _next(self, state: _State, pending: list[Bools]) -> Bools | None:
+        low, high = state.ends
+        waiting = [int(sum((p == end).all() for p in pending)) for end in state.ends]
+        told = (state.ends_told[0] + waiting[0], state.ends_told[1] + waiting[1])
+        if not told[0]:
+            return low
+        if not told[1]:
+            return high
+        post = state.posterior
+        if post is None or post.gap < 0.5:
+            # Is it there at all? Both ends, ABBA.
+            if told[0] != told[1]:
+                return low if told[0] < told[1] else high
+            last = state.data is not None and bool((state.data.new[-1] == high).all())
+            return high if last else low
+        rows = self._candidates(state)
+        if not rows.shape[0]:
+            return None
+        worth, information = self._worth(state, rows, pending)
+        best = int(np.argmax(worth))
+        rows, worth, information = self._improved(state, rows, worth, information, pending)
+        best = int(np.argmax(worth))
+        if worth[best] < 1e-3:
+            return None
+        return np.asarray(rows[best])
+
+    def _rng(self, salt: int = 0) -> np.random.Generator:
+        return np.random.default_rng([self.seed, len(self._told), salt])
+
+    def _candidates(self, state: _State) -> Bools:
+        post = state.posterior
+        count = len(self.bundles)
+        if post is None:
+            return np.stack(state.ends)
+        rng = self._rng()
+        pair = post.first != post.second
+        mass = np.bincount(post.first, post.p, count) + np.bincount(post.second[pair], post.p[pair], count)
+        rows = [state.ends[0], state.ends[1]]
+        for claim in state.claims[:12]:
+            rows += [row for _, _, row in self._needed(claim)]
+        for share in (0.5, 0.5, 0.5, 0.3, 0.7):
+            for _ in range(10):
+                order = np.lexsort((rng.random(count), -mass * rng.uniform(0.3, 1.0, count)))
+                row = np.zeros(count, bool)
+                inside = outside = 0.0
+                for i in order:
+                    if inside * (1 - share) <= outside * share:
+                        row[i] = True
+                        inside += mass[i] + 1e-12
+                    else:
+                        outside += mass[i] + 1e-12
+                rows.append(row)
+        suspects = np.argsort(-mass, kind="stable")[:16]
+        single = np.zeros((suspects.size, count), bool)
+        single[np.arange(suspects.size), suspects] = True
+        base = np.concatenate([np.array(rows), single, ~single])
+        return self._launchable(base)
+
+    def _launchable(self, rows: Bools) -> Bools:
+        ok = self._conflicts.allowed(rows)
+        if not ok.all():
+            rows = np.concatenate([rows[ok], self._conflicts.repaired(rows[~ok])])
+            rows = rows[self._conflicts.allowed(rows)]
+        return np.unique(rows, axis=0)
+
+    def _improved(
+        self, state: _State, rows: Bools, worth: Floats, information: Floats, pending: list[Bools]
+    ) -> tuple[Bools, Floats, Floats]:
+        """Flip one factor at a time while that makes the best question better."""
+        for _ in range(2):
+            best = int(np.argmax(worth))
+            flips = np.arange(rows.shape[1])
+            if flips.size > 48:
+                flips = self._rng(1).permutation(flips)[:48]
+            trial = np.repeat(rows[best][None], flips.size, axis=0)
+            trial[np.arange(flips.size), flips] ^= True
+            trial = self._launchable(trial)
+            if not trial.shape[0]:
+                break
+            more, bits = self._worth(state, trial, pending)
+            if more.max() <= worth[best] + 1e-6:
+                break
+            rows = np.concatenate([rows, trial])
+            worth = np.concatenate([worth, more])
+            information = np.concatenate([information, bits])
+        return rows, worth, information
+
+    def _worth(self, state: _State, rows: Bools, pending: list[Bools]) -> tuple[Floats, Floats]:
+        """Worth of each setting as the next launch, in launches saved, and its information in nats."""
+        post = state.posterior
+        if post is None:
+            return np.zeros(rows.shape[0]), np.zeros(rows.shape[0])
+        if state.densities is None:
+            state.densities = _densities(post, self.noise)
+        density, log_density, most = state.densities
+        heavy = np.argsort(-post.p, kind="stable")[:600]
+        levels = post.levels(rows)[:, heavy]
+        p = post.p[heavy]
+        # Explanations that a pending launch will tell apart are looked at one class at a time.
+        classes = np.zeros(heavy.size, int)
+        if pending:
+            codes = post.levels(np.array(pending))[:, heavy]
+            _, classes = np.unique(codes, axis=1, return_inverse=True)
+            classes = classes.ravel()
+        bits = np.zeros(rows.shape[0])
+        is_low = (rows == state.ends[0]).all(axis=1)
+        is_high = (rows == state.ends[1]).all(axis=1)
+        width = LEVELS.size
+        for number in np.unique(classes):
+            member = classes == number
+            flat = levels[:, member] + width * np.arange(rows.shape[0])[:, None]
+            by_level = np.bincount(
+                flat.ravel(), np.broadcast_to(p[member], flat.shape).ravel(), rows.shape[0] * width
+            ).reshape(rows.shape[0], width)
+            share = float(p[member].sum()) / float(p.sum())
+            zero, one = int(np.searchsorted(LEVELS, 0)), int(np.searchsorted(LEVELS, 1))
+            loose = 0.5 * post.other * share
+            by_level[:, zero] += np.where(is_low, 2 * loose, np.where(is_high, 0, loose))
+            by_level[:, one] += np.where(is_high, 2 * loose, np.where(is_low, 0, loose))
+            weights = np.concatenate([by_level, np.full((rows.shape[0], 1), (post.none + post.faster) * share)], axis=1)
+            total = weights.sum(axis=1, keepdims=True)
+            weights = weights / np.maximum(total, 1e-300)
+            mix = weights @ density
+            told = weights @ log_density - (mix * np.log(np.maximum(mix, 1e-300))).sum(axis=1)
+            bits += np.maximum(told, 0) * total[:, 0]
+        worth = bits / most
+        asked = {p_.tobytes() for p_ in pending}
+        for claim in state.claims[:40]:
+            for row in self._missing(state, claim):
+                if row.tobytes() not in asked:
+                    worth = worth + claim.p * (rows == row).all(axis=1)
+        if state.sharpen and state.claims:
+            for _, _, row in self._needed(state.claims[0]):
+                times = int((state.data.new == row).all(axis=1).sum()) if state.data is not None else 0
+                worth = worth + (rows == row).all(axis=1) / (1 + times)
+        return worth * self._conflicts.chance(rows), bits
+
+    # -- the verdict -------------------------------------------------------------------------------------------
+
+    def _shares(self, state: _State, claim: _Claim) -> list[Interval]:
+        """Share of the gap of each column of a claim (low, mid, high; 90 %); one share for a pair that acts as one."""
+        post, data = state.posterior, state.data
+        if post is None or data is None:
+            return []
+        count = len(self.bundles)
+        new = data.new
+        first = new[:, claim.columns[0]].astype(float)
+        second = new[:, claim.columns[-1]].astype(float)
+        if claim.structure in {"adds", "masked"}:
+            grid = np.linspace(-3.0, 4.0, 281)
+            levels = grid[:, None] * first + (1 - grid[:, None]) * second
+        else:
+            together = {"single": first, "and": first * second, "or": np.maximum(first, second)}[claim.structure]
+            others = count - len(claim.columns)
+            if not others:
+                return [(1.0, 1.0, 1.0)]
+            rest = (new.sum(axis=1) - new[:, list(claim.columns)].sum(axis=1)) / others
+            grid = np.linspace(0.0, 2.0, 161)
+            levels = grid[:, None] * together + (1 - grid[:, None]) * rest
+        points = post.gap_points
+        pick = np.argsort(-points.weight, kind="stable")[:96]
+        when = data.when - data.when.mean()
+        gap = (points.new - points.old)[pick]
+        mean = points.old[pick] + levels[:, :, None] * gap + points.drift[pick] * when[None, :, None]
+        deviation = data.value[None, :, None] - mean
+        like = self.noise.log_density(deviation, np.broadcast_to(points.sigma[pick], deviation.shape)).sum(axis=1)
+        like = like + np.log(points.weight[pick])[None] - _reference(self, state, claim, pick)
+        density = np.exp(like - like.max()).sum(axis=1)
+        total = np.cumsum(density) / density.sum()
+        low, mid, high = (float(np.interp(q, total, grid)) for q in (0.05, 0.5, 0.95))
+        if claim.structure in {"adds", "masked"}:
+            return [(low, mid, high), (1 - high, 1 - mid, 1 - low)]
+        return [(low, mid, high)]
+
+    def verdict(self) -> Verdict:
+        """What is known so far, or the answer."""
+        state = self._now()
+        post, data = state.posterior, state.data
+        if not state.done and post is not None and self.ask() is None:
+            state.finish("undecided")
+        kind: Kind = state.kind or ("reproduced" if post and post.log_gap >= _GAP_EVIDENCE else "undecided")
+        common: dict[str, object] = {
+            "launches": len(self._told),
+            "then": self.then,
+            "reasons": tuple(t.reason for t in self._told if t.value is None),
+        }
+        if post is None or data is None:
+            return Verdict(kind=kind, sentence=self._words_without(state), launches=len(self._told), then=self.then)
+        points = post.none_points if kind in {"phantom", "healed"} and post.faster < 0.5 else post.gap_points
+        old_ms, new_ms = points.quantiles(points.old), points.quantiles(points.new)
+        gap_ms, sigma_ms = points.quantiles(points.new - points.old), points.quantiles(points.sigma)
+        culprits: tuple[Culprit, ...] = ()
+        remainder: Interval | None = None
+        structure: Structure | None = None
+        if state.named is not None:
+            structure = state.named.structure
+            culprits, remainder = self._culprits(state, state.named, gap_ms)
+        return Verdict(
+            kind=kind,
+            structure=structure,
+            culprits=culprits,
+            measured=int(data.value.size),
+            old_ms=old_ms,
+            new_ms=new_ms,
+            gap_ms=gap_ms,
+            sigma_ms=sigma_ms,
+            remainder_ms=remainder,
+            smallest_effect_ms=_smallest(sigma_ms[1], *state.ends_told),
+            evidence=float(math.exp(min(post.log_gap, 700))),
+            posterior=self._suspicions(state),
+            eliminated=self._eliminated(state, culprits),
+            sentence=kind,
+            **common,
+        )
+
+    def _culprits(
+        self, state: _State, claim: _Claim, gap_ms: tuple[float, ...]
+    ) -> tuple[tuple[Culprit, ...], Interval]:
+        shares = self._shares(state, claim)
+        explained = shares[0] if len(shares) == 1 else (1.0, 1.0, 1.0)
+        gap = gap_ms[1]
+        remainder = (gap * (1 - explained[2]), gap * (1 - explained[1]), gap * (1 - explained[0]))
+        groups = [claim.columns] if claim.structure == "and" else [(c,) for c in claim.columns]
+        out = []
+        for number, columns in enumerate(groups):
+            names = frozenset(n for c in columns for n in self.bundles[c])
+            out.append(
+                Culprit(
+                    factors=names,
+                    share=shares[min(number, len(shares) - 1)],
+                    bundle=any(len(self.bundles[c]) > 1 for c in columns),
+                    sufficient=self._evidence(state, claim, "sufficient", columns),
+                    necessary=self._evidence(state, claim, "necessary", columns),
+                )
+            )
+        return tuple(out), remainder
+
+    def _evidence(self, state: _State, claim: _Claim, side: str, columns: tuple[int, ...]) -> Evidence | None:
+        post, data = state.posterior, state.data
+        if post is None or data is None:
+            return None
+        for side_, meant, row in self._needed(claim):
+            at = (data.new == row).all(axis=1)
+            if side_ == side and set(meant) & set(columns) and at.any():
+                low, gap, _ = _centre(post.gap_points)
+                return Evidence(
+                    new=self._set(row),
+                    launches=int(at.sum()),
+                    measured_ms=float(data.value[at].mean()),
+                    expected_ms=low + gap * self._level(post, claim, row),
+                    other_ms=low if side == "sufficient" else low + gap,
+                )
+        return None
+
+    def _suspicions(self, state: _State) -> tuple[Suspicion, ...]:
+        post = state.posterior
+        if post is None:
+            return ()
+        out = [
+            Suspicion(structure="none", factors=frozenset(), probability=post.none),
+            Suspicion(structure="faster", factors=frozenset(), probability=post.faster),
+            Suspicion(structure="other", factors=frozenset(), probability=post.other),
+        ]
+        for claim in state.claims[:10]:
+            names = frozenset(n for c in claim.columns for n in self.bundles[c])
+            out.append(Suspicion(structure=claim.structure, factors=names, probability=claim.p))
+        return tuple(sorted((s for s in out if s.probability >= 1e-4), key=lambda s: -s.probability))
+
+    def _eliminated(self, state: _State, culprits: tuple[Culprit, ...]) -> dict[str, float]:
+        post = state.posterior
+        if post is None:
+            return {}
+        blamed = {n for c in culprits for n in c.factors}
+        out = {}
+        for column, names in enumerate(self.bundles):
+            mass = float(post.p[(post.first == column) | (post.second == column)].sum())
+            if mass < 0.05:
+                out.update({n: mass for n in names if n not in blamed})
+        return dict(sorted(out.items()))
+
+    def _words_without(self, state: _State) -> str:
+        return ""
+
+
+class _State:
+    """What follows from the launches told so far."""
+
+    def __init__(self, told: list[_Told], ends: tuple[Bools, Bools], limit: int) -> None:
+        self.told = told
+        self.ends = ends
+        self.limit = limit
+        self.blocked: list[str] = []
+        self.data: Data | None = None
+        self.ends_told = (0, 0)
+        self.posterior: Posterior | None = None
+        self.claims: list[_Claim] = []
+        self.sharpen = False
+        self.done = False
+        self.kind: Kind | None = None
+        self.named: _Claim | None = None
+        self.densities: tuple[Floats, Floats, float] | None = None
+
+    def finish(self, kind: Kind, named: _Claim | None = None) -> _State:
+        self.done, self.kind, self.named = True, kind, named
+        return self
+
+
+def _reference(search: Search, state: _State, claim: _Claim, pick: npt.NDArray[np.int64]) -> Floats:
+    """Log likelihood that the weights of the points already hold, for the claim itself."""
+    post, data = state.posterior, state.data
+    if post is None or data is None:
+        return np.zeros(pick.size)
+    level = LEVELS[post.levels(data.new)[:, claim.row]]
+    points = post.gap_points
+    when = data.when - data.when.mean()
+    gap = (points.new - points.old)[pick]
+    mean = points.old[pick] + level[:, None] * gap + points.drift[pick] * when[:, None]
+    scale = np.broadcast_to(points.scale()[pick], mean.shape)
+    return search.noise.log_density(data.value[:, None] - mean, scale).sum(axis=0)
+
+
+def _weights(factors: Sequence[str], prior: Mapping[str, float]) -> dict[str, float]:
+    """Probability of each factor to be a single culprit: the ranking, trusted by 70 %, over an even share."""
+    count = len(factors)
+    if not count:
+        return {}
+    known = {f: prior[f] for f in factors if f in prior and prior[f] > 0 and math.isfinite(prior[f])}
+    if not known:
+        return dict.fromkeys(factors, 1 / count)
+    # Factors that the ranking does not know weigh as much as its least suspicious one.
+    weight = {f: known.get(f, min(known.values())) for f in factors}
+    total = sum(weight.values())
+    return {f: _TRUST_PRIOR * w / total + (1 - _TRUST_PRIOR) / count for f, w in weight.items()}
+
+
+def _claims(post: Posterior) -> list[_Claim]:
+    """Explanations by what they would say, most probable first."""
+    mass: dict[tuple[Structure, tuple[int, ...]], list[float]] = {}
+    order = np.argsort(-post.p, kind="stable")
+    extra: dict[int, float] = {}
+    for row in order[:400]:
+        shape = SHAPES[post.shape[row]]
+        i, j = int(post.first[row]), int(post.second[row])
+        columns = (i,) if i == j else ((min(i, j), max(i, j)) if not shape.ordered else (i, j))
+        if shape.structure == "adds":
+            if shape.first >= 0.8:
+                extra[i] = extra.get(i, 0.0) + float(post.p[row])
+                continue
+            columns = (min(i, j), max(i, j))
+        entry = mass.setdefault((shape.structure, columns), [0.0, float(row)])
+        entry[0] += float(post.p[row])
+    # A culprit with four fifths of the gap and an unproven helper is that culprit with a remainder.
+    claims = [
+        _Claim(s, c, p + (extra.get(c[0], 0.0) if s == "single" else 0.0), int(row))
+        for (s, c), (p, row) in mass.items()
+    ]
+    return sorted(claims, key=lambda c: (-c.p, c.structure, c.columns))
+
+
+def _centre(points: Points) -> tuple[float, float, float]:
+    """Posterior means of the old level, the gap, and the noise with its slack."""
+    w = points.weight
+    return float(w @ points.old), float(w @ (points.new - points.old)), float(w @ points.scale())
+
+
+def _densities(post: Posterior, noise: Noise) -> tuple[Floats, Floats, float]:
+    """Predictive density of a launch at each level and under "no gap", on a grid.
+
+    Returns:
+        Probabilities (level by cell), the sum of p log p of each level (level by one), and the most that a launch
+        could tell about an even question between the old and the new level, in nats.
+    """
+    pick = _resampled(post.gap_points, 64)
+    old_, gap = post.gap_points.old[pick], (post.gap_points.new - post.gap_points.old)[pick]
+    scale = post.gap_points.scale()[pick]
+    mean = old_ + LEVELS[:, None] * gap
+    low, centre_gap, sigma = _centre(post.gap_points)
+    edge = 5 * sigma
+    start, stop = low + LEVELS[0] * centre_gap - edge, low + LEVELS[-1] * centre_gap + edge
+    grid = np.unique(
+        np.concatenate([np.linspace(start, stop, 40), np.linspace(low - edge, low + centre_gap + edge, 80)])
+    )
+    cell = np.gradient(grid)
+    deviation = grid[None, None] - mean[:, :, None]
+    density = np.exp(noise.log_density(deviation, np.broadcast_to(scale[:, None], deviation.shape))).mean(axis=1)
+    pick0 = _resampled(post.none_points, 64)
+    none = post.none_points
+    deviation0 = grid[None] - none.old[pick0][:, None]
+    flat = np.exp(noise.log_density(deviation0, np.broadcast_to(none.sigma[pick0][:, None], deviation0.shape))).mean(0)
+    table = np.concatenate([density, flat[None]]) * cell
+    table /= table.sum(axis=1, keepdims=True)
+    log_table = (table * np.log(np.maximum(table, 1e-300))).sum(axis=1)
+    zero, one = int(np.searchsorted(LEVELS, 0)), int(np.searchsorted(LEVELS, 1))
+    mix = 0.5 * (table[zero] + table[one])
+    most = 0.5 * (log_table[zero] + log_table[one]) - float((mix * np.log(np.maximum(mix, 1e-300))).sum())
+    return table, log_table, max(float(most), 0.05)
+
+
+def _resampled(points: Points, count: int) -> npt.NDArray[np.int64]:
+    """Indices of points in proportion to their weight (systematic)."""
+    at = (np.arange(count) + 0.5) / count
+    total = np.cumsum(points.weight)
+    return np.minimum(np.searchsorted(total / total[-1], at), points.weight.size - 1)
+
+
+def _smallest(sigma: float, at_old: int, at_new: int) -> float:
+    """Gap that this many launches of both ends would have shown in four cases of five at 5 %."""
+    return sigma * (1.96 + 0.84) * math.sqrt(1 / max(at_old, 1) + 1 / max(at_new, 1))
+
+
+class OrderedSearch(Search):
+    """A search along a line of changes, such as commits, where a launch has the first k of them.
+
+    The chain is said in conflicts (each step needs the one before), so everything else is the same search: a launch
+    is a point of the line, and the confirmations are the two neighbours of the culprit. A point that cannot be
+    launched is skipped; culprits that only it would separate are named together.
+
+    Args:
+        steps: the changes, oldest first.
+        prior, noise, seed, then, budget, certainty: as for `Search`.
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[str],
+        prior: Mapping[str, float] | None = None,
+        noise: Noise | None = None,
+        seed: int = 0,
+        then: Then | None = None,
+        budget: Budget | None = None,
+        certainty: float = 0.98,
+    ) -> None:
+        self.steps = tuple(steps)
+        chain = [frozenset({late, old(early)}) for early, late in zip(steps, steps[1:], strict=False)]
+        super().__init__(steps, chain, prior, noise, seed, then, budget, certainty)
