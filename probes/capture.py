@@ -12,7 +12,8 @@ from probes.reading import Json, is_unread
 from probes.secrets import Keeper
 
 Context = Dict[str, Any]
-"""What probes know of each other: `ask` (the request), `keeper` (of secrets), `server` (its section, read first)."""
+"""What probes know of each other: `ask` (the request), `keeper` (of secrets), `emit` (for objects), `server` (its
+section, read first) and, where there is a server, `serving`: its launcher as it really is, secrets included."""
 
 DEADLINE_S = 20.0
 
@@ -34,7 +35,7 @@ def capture(ask: Json, emit: Callable[[str, Json], None]) -> Json:
     """
     wanted = ask.get("sections") or list(PROBES)
     deadline_s = float(ask.get("deadline_s") or DEADLINE_S)
-    context: Context = {"ask": ask, "keeper": Keeper(bytes.fromhex(ask.get("secret_key") or "00"))}
+    context: Context = {"ask": ask, "keeper": Keeper(bytes.fromhex(ask.get("secret_key") or "00")), "emit": emit}
     # The others need to know which server it is: its interpreter, its working directory, its import path.
     first = _section("server", context, deadline_s)
     context["server"] = first

@@ -101,12 +101,17 @@ def run(
     variables: Optional[Mapping[str, str]] = None,
     limit: int = 8 << 20,
     stdin: Optional[bytes] = None,
+    owner: Optional[os.stat_result] = None,
 ) -> Finished:
     """Run one command, without a shell, in the C locale, for at most `deadline_s` seconds.
 
-    A child that does not end is killed; one that cannot be killed (asleep in the kernel) is abandoned.
+    With `owner` it runs as the user who owns that file, when we may do so. A child that does not end is killed; one
+    that cannot be killed (asleep in the kernel) is abandoned.
     """
-    environment = dict(os.environ)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    other: Dict[str, Any] = {}
+    if owner is not None and os.geteuid() == 0 and owner.st_uid != 0:
+        other = {"user": owner.st_uid, "group": owner.st_gid, "extra_groups": []}
     environment.update(LC_ALL="C", LANGUAGE="C")
     environment.update(variables or {})
     try:
@@ -118,6 +123,7 @@ def run(
             cwd=cwd,
             env=environment,
             start_new_session=True,
+            **other,
         )
     except OSError as error:
         return Finished(None, b"", f"{argv[0]}: {error.strerror}")

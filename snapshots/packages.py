@@ -50,3 +50,5 @@ class Packages(Section):
     """Metadata directories that describe nothing: path -> what is wrong."""
     files: dict[str, dict[str, str]] = {}
     """Canonical name -> path relative to `location` -> SHA-256 (hex) of the installed file, for kept distributions."""
+    unkept: State[dict[str, str]] = {}
+    """Distributions that were to be kept and were not, with the reason."""

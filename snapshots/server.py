@@ -14,6 +14,7 @@ Variables = dict[str, str]
 class Library(Part):
     """A shared object that is mapped in a process."""
 
+    path: State[str] = ""
     build_id: Read[str | None] = None
     deleted: bool = False
     """The file was replaced on disk after the process mapped it."""

@@ -37,4 +37,4 @@ class Tree(Part):
 class Trees(Section):
     """Every git work tree that the server imports from, by root path."""
 
-    trees: dict[str, Tree] = {}
+    trees: dict[str, Read[Tree]] = {}

@@ -1,0 +1,395 @@
+"""The distributions of the serving interpreter, from their metadata, and whether their files are as installed.
+
+Two digests tell two stories: `record` is what the wheel shipped (its RECORD, without what differs from place to place),
+`contents` is what lies there now. A distribution without a RECORD is not verifiable, which is no accusation.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import fnmatch
+import hashlib
+import io
+import json
+import os
+import re
+import stat as stat_module
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from probes.interpreter import Interpreter, deduce
+from probes.reading import Json, read_bytes, read_text, unread
+
+_LARGEST_METADATA_BYTES = 4 << 20
+_LARGEST_RECORD_BYTES = 64 << 20
+_KEPT_BYTES = 256 << 20
+"""A distribution larger than this is not copied."""
+_THREADS = 2
+_CHUNK = 1 << 20
+
+# Written by the installer, not shipped in the wheel.
+_INSTALLER_FILES = {"INSTALLER", "RECORD", "REQUESTED", "direct_url.json", "uv_build.json", "uv_cache.json"}
+
+
+class Row(NamedTuple):
+    """One line of RECORD."""
+
+    path: str
+    algorithm: Optional[str]
+    """None: not verifiable."""
+    digest: str
+    """In hexadecimal."""
+    size: Optional[int]
+
+
+class Found(NamedTuple):
+    """One metadata directory that describes a distribution."""
+
+    name: str
+    version: str
+    site: str
+    directory: str
+    """Name of the metadata directory (or file) below `site`."""
+    requires: List[str]
+    rows: Optional[List[Row]]
+    """None: no RECORD."""
+
+
+def canonical(name: str) -> str:
+    """A project's name as the packaging standards compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def read(context: Dict[str, Any]) -> Json:
+    """The packages section."""
+    ask, keeper = context["ask"], context["keeper"]
+    interpreter = deduce(context)
+    if not isinstance(interpreter, Interpreter):
+        return interpreter
+    leftovers: Dict[str, str] = {}
+    candidates: Dict[str, List[Found]] = {}
+    for site in interpreter.path:
+        if site in interpreter.library:
+            continue
+        for found in _scan(site, leftovers):
+            candidates.setdefault(found.name, []).append(found)
+    chosen = {name: _winner(several) for name, several in candidates.items()}
+    patterns = [word if any(mark in word for mark in "*?[") else canonical(word) for word in ask.get("keep") or []]
+    extra = _extra_files(list(chosen.values())) if ask.get("verify") or patterns else {}
+    checks = _verify(list(chosen.values()), extra) if ask.get("verify") else {}
+    distributions: Dict[str, Json] = {}
+    files: Dict[str, Dict[str, str]] = {}
+    unkept: Dict[str, str] = {}
+    for name, found in sorted(chosen.items()):
+        entry = _describe(found, keeper)
+        entry.update(checks.get(name, {}))
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
+            try:
+                files[name] = _keep(found, extra.get(name, []), context["emit"])
+                entry["kept"] = True
+            except (OSError, ValueError) as error:
+                unkept[name] = unread(error)["unread"]
+        distributions[name] = entry
+    return {
+        "interpreter": {
+            "executable": interpreter.executable,
+            "version": interpreter.version,
+            "prefix": interpreter.prefix,
+            "base_prefix": interpreter.base_prefix,
+            "path": interpreter.path,
+        },
+        "distributions": distributions,
+        "duplicates": {
+            name: [f"{one.version} in {os.path.join(one.site, one.directory)}" for one in _first(chosen[name], several)]
+            for name, several in sorted(candidates.items())
+            if len(several) > 1
+        },
+        "leftovers": leftovers,
+        "files": files,
+        "unkept": unkept,
+    }
+
+
+def _first(winner: Found, several: List[Found]) -> List[Found]:
+    return [winner, *(one for one in several if one is not winner)]
+
+
+def _scan(site: str, leftovers: Dict[str, str]) -> Iterator[Found]:
+    """The distributions whose metadata lies in one directory of the path."""
+    try:
+        names = sorted(os.listdir(site))
+    except OSError:
+        return
+    for directory in names:
+        path = os.path.join(site, directory)
+        if directory.startswith("~"):
+            leftovers[path] = "left by an interrupted uninstall"
+            continue
+        if not directory.endswith((".dist-info", ".egg-info")):
+            continue
+        try:
+            found = _metadata(site, directory)
+        except FileNotFoundError:
+            leftovers[path] = "has no METADATA"
+        except (OSError, ValueError) as error:
+            leftovers[path] = unread(error)["unread"]
+        else:
+            yield found
+
+
+def _metadata(site: str, directory: str) -> Found:
+    path = os.path.join(site, directory)
+    if directory.endswith(".dist-info"):
+        text = read_text(os.path.join(path, "METADATA"), _LARGEST_METADATA_BYTES)
+    else:
+        text = read_text(os.path.join(path, "PKG-INFO") if os.path.isdir(path) else path, _LARGEST_METADATA_BYTES)
+    fields: Dict[str, List[str]] = {}
+    for line in text.splitlines():
+        if not line:
+            break  # what follows is the description
+        name, mark, value = line.partition(":")
+        if mark and not line[0].isspace():
+            fields.setdefault(name.lower(), []).append(value.strip())
+    names, versions = fields.get("name"), fields.get("version")
+    if not names or not names[0] or not versions or not versions[0]:
+        raise ValueError("its METADATA names no project and version")
+    rows = None
+    if directory.endswith(".dist-info"):
+        try:
+            rows = list(record_rows(read_text(os.path.join(path, "RECORD"), _LARGEST_RECORD_BYTES)))
+        except OSError:
+            rows = None
+    return Found(canonical(names[0]), versions[0], site, directory, fields.get("requires-dist", []), rows)
+
+
+def record_rows(text: str) -> Iterator[Row]:
+    """The lines of a RECORD; what cannot be verified has no algorithm, and no line can spoil the others."""
+    for line in text.splitlines():
+        try:
+            cells = next(csv.reader(io.StringIO(line)))
+        except (csv.Error, StopIteration):
+            continue
+        if len(cells) > 3:  # a comma that was not quoted
+            cells = [",".join(cells[:-2]), *cells[-2:]]
+        cells += [""] * (3 - len(cells))
+        path, digest, size = cells
+        if path:
+            algorithm, value = _digest(digest)
+            yield Row(path, algorithm, value, int(size) if size.isdigit() else None)
+
+
+def _digest(text: str) -> Tuple[Optional[str], str]:
+    algorithm, mark, value = text.partition("=")
+    if not mark or algorithm not in {"sha256", "sha384", "sha512"}:
+        return None, ""
+    length = hashlib.new(algorithm).digest_size
+    if re.fullmatch(f"[0-9a-fA-F]{{{2 * length}}}", value):
+        return algorithm, value.lower()
+    try:
+        raw = base64.urlsafe_b64decode(value + "=" * (-len(value) % 4))
+    except ValueError:
+        return None, ""
+    return (algorithm, raw.hex()) if len(raw) == length else (None, "")
+
+
+def _place_independent(path: str) -> Optional[str]:
+    """A RECORD path as it is wherever the wheel is installed; None for what the installer made."""
+    if path.endswith(".pyc") or "__pycache__/" in path:
+        return None
+    if ".dist-info/" in path and path.rsplit("/", 1)[1] in _INSTALLER_FILES:
+        return None
+    below = re.sub(r"^(\.\./)+", "", path)
+    if below != path:
+        return None if below.startswith(("bin/", "Scripts/")) else f"data/{below}"
+    return path
+
+
+def _describe(found: Found, keeper: Any) -> Dict[str, Json]:  # noqa: ANN401 - probes.secrets.Keeper
+    path = os.path.join(found.site, found.directory)
+    origin, editable = _origin(path)
+    record: Optional[str] = None
+    if found.rows is not None:
+        lines = sorted(
+            f"{place} {row.digest}"
+            for row in found.rows
+            for place in [_place_independent(row.path)]
+            if place is not None and row.algorithm is not None
+        )
+        record = hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+    return {
+        "version": found.version,
+        "location": found.site,
+        "installer": _line(os.path.join(path, "INSTALLER")),
+        "tags": _tags(path),
+        "requires": found.requires,
+        "origin": keeper.text(origin) if origin else None,
+        "editable": editable,
+        "record": record,
+    }
+
+
+def _line(path: str) -> Optional[str]:
+    try:
+        return read_text(path, 4096).strip() or None
+    except OSError:
+        return None
+
+
+def _tags(path: str) -> List[str]:
+    try:
+        lines = read_text(os.path.join(path, "WHEEL")).splitlines()
+    except OSError:
+        return []
+    return [line[4:].strip() for line in lines if line.startswith("Tag:")]
+
+
+def _origin(path: str) -> Tuple[Optional[str], bool]:
+    """Where direct_url.json says that a distribution came from, and whether it is editable."""
+    told = direct_url(path)
+    if told is None:
+        return None, False
+    url = str(told.get("url", ""))
+    vcs = told.get("vcs_info")
+    if isinstance(vcs, dict):
+        url = f"{vcs.get('vcs', 'vcs')}+{url}@{vcs.get('commit_id', '')}"
+    archive = told.get("archive_info")
+    if isinstance(archive, dict) and isinstance(archive.get("hash"), str):
+        url += "#" + archive["hash"]
+    directory = told.get("dir_info")
+    return url or None, isinstance(directory, dict) and directory.get("editable") is True
+
+
+def direct_url(path: str) -> Optional[Dict[str, Json]]:
+    """The direct_url.json of a metadata directory."""
+    try:
+        told = json.loads(read_text(os.path.join(path, "direct_url.json")))
+    except (OSError, ValueError):
+        return None
+    return told if isinstance(told, dict) else None
+
+
+def _winner(several: List[Found]) -> Found:
+    """The one that import finds: first on the path, and of two in one directory the one whose files lie there."""
+    rivals = [one for one in several if one.site == several[0].site]
+    return max(rivals, key=_matching_files) if len(rivals) > 1 else rivals[0]
+
+
+def _matching_files(found: Found) -> int:
+    matching = 0
+    for row in [row for row in found.rows or [] if row.path.endswith(".py") and row.algorithm][:50]:
+        try:
+            matching += _file_digest(os.path.join(found.site, row.path), row.algorithm or "sha256")[0] == row.digest
+        except OSError:  # noqa: PERF203 - one unreadable file must not lose the others
+            continue
+    return matching
+
+
+def _file_digest(path: str, algorithm: str = "sha256") -> Tuple[str, int]:
+    """Digest and size of a regular file."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        about = os.fstat(handle)
+        if not stat_module.S_ISREG(about.st_mode):
+            raise OSError("not a regular file")
+        digest = hashlib.new(algorithm)
+        size = 0
+        while True:
+            chunk = os.read(handle, _CHUNK)
+            if not chunk:
+                return digest.hexdigest(), size
+            digest.update(chunk)
+            size += len(chunk)
+    finally:
+        os.close(handle)
+
+
+def _verify(founds: List[Found], extra: Dict[str, List[str]]) -> Dict[str, Dict[str, Json]]:
+    """Name -> `contents` and `altered`, for all distributions, on two threads."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        checks = pool.map(lambda one: _check(one, extra.get(one.name, [])), founds)
+        return dict(zip((one.name for one in founds), checks))
+
+
+def _check(found: Found, extra: List[str]) -> Dict[str, Json]:
+    if found.rows is None:
+        return {"contents": unread("it has no RECORD")}
+    lines: List[str] = []
+    altered: Dict[str, str] = {}
+    for row in found.rows:
+        place = _place_independent(row.path)
+        path = os.path.join(found.site, row.path)
+        if place is None:
+            if row.algorithm and not row.path.endswith(".pyc") and not os.path.lexists(path):
+                altered[row.path] = "missing"
+            continue
+        try:
+            digest, size = _file_digest(path, row.algorithm or "sha256")
+        except FileNotFoundError:
+            altered[row.path] = "missing"
+            continue
+        except OSError as error:
+            altered[row.path] = unread(error)["unread"]
+            continue
+        lines.append(f"{place} {digest}")
+        if row.algorithm and digest != row.digest:
+            altered[row.path] = "S5" if row.size is not None and size != row.size else "5"
+    for path in extra:
+        altered[path] = "extra"
+        try:
+            lines.append(f"{path} {_file_digest(os.path.join(found.site, path))[0]}")
+        except OSError:
+            continue
+    contents = hashlib.sha256("\n".join(sorted(lines)).encode("utf-8", "surrogateescape")).hexdigest()
+    return {"contents": contents, "altered": altered}
+
+
+def _extra_files(founds: List[Found]) -> Dict[str, List[str]]:
+    """Files below a distribution's own directories that no RECORD names. Caches and compiled files are not meant."""
+    extra: Dict[str, List[str]] = {}
+    for site in {one.site for one in founds}:
+        here = [one for one in founds if one.site == site and one.rows is not None]
+        known = set()
+        owner: Dict[str, str] = {}
+        for one in here:
+            for row in one.rows or []:
+                known.add(row.path)
+                directory = row.path.rpartition("/")[0]
+                if directory and not row.path.startswith(("/", "..")):
+                    owner.setdefault(directory, one.name)
+        for top in {directory.partition("/")[0] for directory in owner}:
+            if top.endswith(".dist-info") or top == "__pycache__":
+                continue
+            for path in _below(site, top):
+                if path not in known:
+                    directory = path.rpartition("/")[0]
+                    while directory and directory not in owner:
+                        directory = directory.rpartition("/")[0]
+                    if directory:
+                        extra.setdefault(owner[directory], []).append(path)
+    return extra
+
+
+def _below(site: str, top: str) -> Iterator[str]:
+    for place, directories, names in os.walk(os.path.join(site, top)):
+        directories[:] = sorted(name for name in directories if name != "__pycache__")
+        relative = os.path.relpath(place, site)
+        for name in sorted(names):
+            if not name.endswith(".pyc"):
+                yield f"{relative}/{name}"
+
+
+def _keep(found: Found, extra: List[str], emit: Callable[[str, Json], None]) -> Dict[str, str]:
+    """Emit the bytes of a distribution's files; path below `location` -> digest."""
+    paths = {row.path for row in found.rows or [] if not row.path.startswith(("/", ".."))} | set(extra)
+    paths.update(_below(found.site, found.directory))
+    paths = {path for path in paths if not path.endswith(".pyc") and os.path.isfile(os.path.join(found.site, path))}
+    total = sum(os.stat(os.path.join(found.site, path)).st_size for path in paths)
+    if total > _KEPT_BYTES:
+        raise ValueError(f"its {total >> 20} MiB are more than the {_KEPT_BYTES >> 20} MiB that are copied at most")
+    kept: Dict[str, str] = {}
+    for path in sorted(paths):
+        data = read_bytes(os.path.join(found.site, path), _KEPT_BYTES)
+        kept[path] = hashlib.sha256(data).hexdigest()
+        emit("object", {"sha256": kept[path], "data": base64.b64encode(data).decode("ascii")})
+    return kept

@@ -1,0 +1,367 @@
+"""The live server, read from outside: which processes it is, what each was told, and its own account of itself.
+
+A server is found by the titles its ranks give themselves (`sglang::scheduler_TP0`) and by its command line. Its
+launcher is the nearest ancestor of the ranks without such a title. Two servers on a host are never guessed between.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import ssl
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
+
+from probes import processes
+from probes.reading import Json, attempt, is_unread, read_text, unread
+
+_TITLE = "sglang::"
+_RANK = re.compile(r"sglang::scheduler((?:_[A-Z]+\d+)*)$")
+_MODULES = ("sglang.launch_server", "tinyserve.launch_server")
+_DEFAULT_PORT = 30000
+_ANSWER_WITHIN_S = 3.0
+_LARGEST_ANSWER_BYTES = 8 << 20
+
+# Of /server_info: where it listens, when it started, what it has done since. None of it says how it was configured.
+_VOLATILE = re.compile(
+    r"(^|_)ports?$|^host$|^_|_time$|^start|^status$|^random_seed$|^last_|^avg_|^memory_usage$|^max_total_num_tokens$"
+    r"|^step_time_dict$|^internal_states$|^kv_events$|^launch_command$|_ipc_name$|^dist_init_addr$|^load(s)?$|^log_"
+)
+
+
+class Process(NamedTuple):
+    """What discovery needs to know of a process."""
+
+    stat: processes.Stat
+    argv: List[str]
+
+    @property
+    def title(self) -> str:
+        """The title it gave itself; empty when it has none."""
+        return self.argv[0].strip() if self.argv and self.argv[0].startswith(_TITLE) else ""
+
+
+class Found(NamedTuple):
+    """One server: its launcher and the processes below it."""
+
+    launcher: Process
+    members: List[Process]
+    engine: Optional[str]
+    listeners: List[processes.Listener]
+
+    @property
+    def port(self) -> Optional[int]:
+        """The port it serves on, as far as it can be known."""
+        named = option(self.launcher.argv, "--port")
+        wanted = int(named) if named and named.isdigit() else _DEFAULT_PORT
+        ports = [listener.port for listener in self.listeners]
+        if named or wanted in ports:
+            return wanted
+        return ports[0] if len(set(ports)) == 1 else None
+
+
+def option(argv: List[str], flag: str) -> Optional[str]:
+    """The last value of `flag` on a command line."""
+    value = None
+    for number, word in enumerate(argv):
+        if word == flag and number + 1 < len(argv):
+            value = argv[number + 1]
+        elif word.startswith(flag + "="):
+            value = word[len(flag) + 1 :]
+    return value
+
+
+def engine_of(argv: List[str]) -> Optional[str]:
+    """Which engine a command line launches; None when it launches none.
+
+    Wrappers (`timeout 60 python -m ...`, `bash -c ...`) are not launchers: only a Python that runs the module is.
+    """
+    names = [os.path.basename(word) for word in argv[:2]]
+    if len(argv) > 2 and argv[2] == "serve" and names[1] == "sglang" and names[0].startswith("python"):
+        return "sglang"
+    if names and names[0].startswith("python"):
+        for word, following in zip(argv[1:], argv[2:]):  # noqa: RUF007 - Python 3.9
+            if word == "-m":
+                return following.partition(".")[0] if following in _MODULES else None
+            if not word.startswith("-"):
+                return None
+    return None
+
+
+def snapshot_of_processes() -> Dict[int, Process]:
+    """Every process that can be read, now."""
+    table: Dict[int, Process] = {}
+    for pid in processes.pids():
+        try:
+            table[pid] = Process(processes.stat(pid), processes.argv(pid))
+        except (OSError, ValueError):  # noqa: PERF203
+            continue  # it ended meanwhile
+    return {pid: process for pid, process in table.items() if process.stat.state != "Z"}
+
+
+def find(table: Dict[int, Process]) -> List[Found]:
+    """The servers among some processes."""
+    launchers = [process for process in table.values() if engine_of(process.argv)]
+    for process in table.values():
+        if process.title:
+            above = _launcher_above(process, table)
+            if above not in launchers:
+                launchers.append(above)
+    # A launcher below another one belongs to it.
+    tops = [one for one in launchers if not any(one != other and _is_below(one, other, table) for other in launchers)]
+    return [_found(launcher, table) for launcher in sorted(tops, key=lambda one: one.stat.pid)]
+
+
+def _found(launcher: Process, table: Dict[int, Process]) -> Found:
+    members = [one for one in table.values() if one == launcher or _is_below(one, launcher, table)]
+    engine = engine_of(launcher.argv) or ("sglang" if any(one.title for one in members) else None)
+    try:
+        listening = processes.listeners(launcher.stat.pid)
+    except OSError:
+        listening = []
+    return Found(launcher, members, engine, listening)
+
+
+def _launcher_above(process: Process, table: Dict[int, Process]) -> Process:
+    """The nearest ancestor without a title; the topmost titled process when that one is no interpreter."""
+    top = process
+    for above in _ancestors(process, table):
+        if not above.title:
+            python = bool(above.argv) and os.path.basename(above.argv[0]).startswith("python")
+            return above if python else top
+        top = above
+    return top
+
+
+def _ancestors(process: Process, table: Dict[int, Process]) -> List[Process]:
+    chain: List[Process] = []
+    above = table.get(process.stat.parent)
+    while above is not None and above not in chain:
+        chain.append(above)
+        above = table.get(above.stat.parent)
+    return chain
+
+
+def _is_below(process: Process, ancestor: Process, table: Dict[int, Process]) -> bool:
+    return ancestor in _ancestors(process, table)
+
+
+def choose(ask: Json, table: Dict[int, Process]) -> Union[Found, Json]:
+    """The server that `ask` means, or a section that says why there is none."""
+    servers = find(table)
+    pid, port = ask.get("pid"), ask.get("port")
+    if pid is not None:
+        named = table.get(int(pid))
+        if named is None:
+            return {"status": "failed", "reason": f"there is no process {pid}"}
+        for server in servers:
+            if named in server.members:
+                return server
+        return _found(named, table)
+    if port is not None:
+        matching = [one for one in servers if one.port == int(port)]
+        if not matching:
+            matching = [one for one in servers if int(port) in {listener.port for listener in one.listeners}]
+        if len(matching) == 1:
+            return matching[0]
+        return {"status": "failed", "reason": f"no server on port {port}{_listed(servers)}"}
+    if len(servers) > 1:
+        return {
+            "status": "failed",
+            "reason": f"{len(servers)} servers run here, choose by port or pid{_listed(servers)}",
+        }
+    if not servers:
+        return {"status": "absent", "reason": "no server runs here (no sglang process, no launch_server command line)"}
+    return servers[0]
+
+
+def _listed(servers: List[Found]) -> str:
+    rows = [f"pid {one.launcher.stat.pid} port {one.port} ({' '.join(one.launcher.argv)[:160]})" for one in servers]
+    return (": " + "; ".join(rows)) if rows else ""
+
+
+def read(context: Dict[str, Any]) -> Json:
+    """The server section. Leaves `context["serving"]` for the other probes: the launcher as it really is."""
+    ask, keeper = context["ask"], context["keeper"]
+    table = snapshot_of_processes()
+    server = choose(ask, table)
+    if not isinstance(server, Found):
+        server["reason"] = keeper.text(server["reason"])
+        return server
+    roles = _roles(server)
+    raw = {key: _raw(process, role, rank) for key, (process, role, rank) in roles.items()}
+    launcher = raw["launcher"]
+    context["serving"] = {
+        "pid": server.launcher.stat.pid,
+        "engine": server.engine,
+        "argv": server.launcher.argv,
+        "executable": launcher["executable"],
+        "cwd": launcher["cwd"],
+        # The launcher's own start is what decided its import path; what it set later did not.
+        "variables": launcher["at_exec"] if not is_unread(launcher["at_exec"]) else launcher["variables"],
+        "processes": {key: process.stat.pid for key, (process, _role, _rank) in roles.items()},
+    }
+    for entry in raw.values():  # a secret that one process names is replaced in all of them
+        for part in ("at_exec", "variables"):
+            if not is_unread(entry[part]):
+                keeper.variables(entry[part])
+    arguments = _arguments(server, keeper)
+    return {
+        "engine": server.engine,
+        "url": _url(server),
+        "processes": {key: _clean(entry, keeper) for key, entry in raw.items()},
+        "arguments": arguments,
+    }
+
+
+def _roles(server: Found) -> Dict[str, Tuple[Process, str, Optional[int]]]:
+    """Which process plays which role, under keys that mean the same in every capture."""
+    roles: Dict[str, Tuple[Process, str, Optional[int]]] = {"launcher": (server.launcher, "launcher", None)}
+    for process in sorted(server.members, key=lambda one: one.stat.started_ticks):
+        if process == server.launcher:
+            continue
+        key, role, rank = _role(process, server)
+        if not key:
+            continue
+        name, number = key, 2
+        while name in roles:
+            name, number = f"{key} ({number})", number + 1
+        roles[name] = (process, role, rank)
+    return roles
+
+
+def _role(process: Process, server: Found) -> Tuple[str, str, Optional[int]]:
+    title = process.title
+    rank = _RANK.match(title)
+    if rank:
+        places = dict(re.findall(r"([A-Z]+)(\d+)", rank[1])) or {"TP": "0"}
+        tensor = int(places.get("TP", 0))
+        if set(places) == {"TP"}:
+            return f"rank {tensor}", "rank", tensor
+        return "rank " + " ".join(f"{name}{number}" for name, number in places.items()), "rank", tensor
+    if title.startswith("sglang::detokenizer") and "router" not in title:
+        return "detokenizer", "detokenizer", None
+    if title:
+        return re.sub(r":\d+$", "", title[len(_TITLE) :]), "helper", None
+    if any("multiprocessing.resource_tracker" in word for word in process.argv):
+        ours = process.stat.parent == server.launcher.stat.pid
+        return ("tracker", "tracker", None) if ours else ("helper tracker", "helper", None)
+    # Compilers and pools come and go; without titles to go by, the interpreters below the launcher are the server.
+    if server.engine is None and process.argv[:1] == server.launcher.argv[:1]:
+        return "helper", "helper", None
+    return "", "", None
+
+
+def _raw(process: Process, role: str, rank: Optional[int]) -> Dict[str, Json]:
+    pid = process.stat.pid
+    words = list(process.argv)
+    if role == "tracker":
+        words = [re.sub(r"main\(\d+\)", "main(FD)", word) for word in words]
+    return {
+        "role": role,
+        "rank": rank,
+        "pid": pid,
+        "parent": process.stat.parent,
+        "title": re.sub(r":\d+$", "", process.title) or attempt(lambda: read_text(f"/proc/{pid}/comm").strip()) or "",
+        "argv": words,
+        "executable": attempt(lambda: os.readlink(f"/proc/{pid}/exe")),
+        "cwd": attempt(lambda: os.readlink(f"/proc/{pid}/cwd")),
+        "started": attempt(lambda: processes.started_at(pid)),
+        "at_exec": attempt(lambda: processes.variables_at_exec(pid)),
+        "variables": attempt(lambda: processes.variables_now(pid)),
+        "libraries": attempt(lambda: processes.libraries(pid)),
+        "affinity": attempt(lambda: processes.status(pid)["Cpus_allowed_list"]),
+        "nice": process.stat.nice,
+        "cgroup": attempt(lambda: processes.cgroup(pid)),
+    }
+
+
+def _clean(entry: Dict[str, Json], keeper: Any) -> Dict[str, Json]:  # noqa: ANN401 - probes.secrets.Keeper
+    clean = dict(entry)
+    clean["argv"] = keeper.argv(entry["argv"])
+    if is_unread(clean["title"]):
+        clean["title"] = ""
+    for part in ("at_exec", "variables"):
+        if not is_unread(entry[part]):
+            clean[part] = keeper.variables(entry[part])
+    return clean
+
+
+def _url(server: Found) -> Optional[str]:
+    if server.port is None:
+        return None
+    secure = option(server.launcher.argv, "--ssl-certfile") is not None
+    host = _host(server)
+    return f"{'https' if secure else 'http'}://{f'[{host}]' if ':' in host else host}:{server.port}"
+
+
+def _host(server: Found) -> str:
+    bound = [one.address for one in server.listeners if one.port == server.port]
+    if not bound or {"0.0.0.0", "127.0.0.1"} & set(bound):  # noqa: S104 - compared, not bound
+        return "127.0.0.1"
+    return "::1" if bound[0] == "::" else bound[0]
+
+
+def _arguments(server: Found, keeper: Any) -> Json:  # noqa: ANN401 - probes.secrets.Keeper
+    """What /server_info says of the configuration, as resolved in the first rank."""
+    if server.engine is None or server.port is None:
+        return unread("it is not known where this server answers")
+    pid = server.launcher.stat.pid
+    if _namespace("self", "net") != _namespace(pid, "net"):
+        return unread("the server is in another network namespace; capture from inside its container")
+    try:
+        told = _server_info(server)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return unread(f"/server_info on port {server.port}: {str(error) or type(error).__name__}")
+    states = told.get("internal_states")
+    inner = states[0] if isinstance(states, list) and states and isinstance(states[0], dict) else {}
+    seed = option(server.launcher.argv, "--random-seed")
+    resolved = {name: inner.get(name, value) for name, value in told.items() if not _VOLATILE.search(name)}
+    if seed is not None and "random_seed" in told:
+        resolved["random_seed"] = told["random_seed"]
+    return {name: _cleaned(name, value, keeper) for name, value in sorted(resolved.items()) if value is not None}
+
+
+def _cleaned(name: str, value: Json, keeper: Any) -> Json:  # noqa: ANN401 - probes.secrets.Keeper
+    if isinstance(value, str):
+        return keeper.value(name, value)
+    if isinstance(value, list):
+        return [_cleaned(name, item, keeper) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _cleaned(str(key), item, keeper) for key, item in value.items()}
+    return value
+
+
+def _namespace(pid: Union[int, str], kind: str) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/{kind}")
+    except OSError:
+        return ""
+
+
+def _server_info(server: Found) -> Dict[str, Json]:
+    key = option(server.launcher.argv, "--admin-api-key") or option(server.launcher.argv, "--api-key")
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    if option(server.launcher.argv, "--ssl-certfile"):
+        trusting = ssl._create_unverified_context()  # noqa: S323 - its certificate names another host than loopback
+        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+            _host(server), server.port, timeout=_ANSWER_WITHIN_S, context=trusting
+        )
+    else:
+        connection = http.client.HTTPConnection(_host(server), server.port, timeout=_ANSWER_WITHIN_S)
+    try:
+        for path in ("/server_info", "/get_server_info"):  # the older name
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            body = answer.read(_LARGEST_ANSWER_BYTES)
+            if answer.status == 200:
+                told = json.loads(body)
+                if not isinstance(told, dict):
+                    raise ValueError("it did not answer with an object")
+                return told
+            if answer.status != 404:
+                raise ValueError(f"HTTP status {answer.status}")
+    finally:
+        connection.close()
+    raise ValueError("HTTP status 404")
