@@ -1,0 +1,244 @@
+"""Causes: which difference is only the consequence of another.
+
+Each rule sees all differences and names pairs (consequence, cause). A consequence is shown below its cause and keeps
+its own rank: torch moved because sglang pins it, and triton because torch does, but it may be triton that is slow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import TypeAlias
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion
+
+from fingerprint.diff import Difference
+from snapshots import Distribution, Key, Snapshot
+
+ENGINES = ("sglang", "vllm", "tensorrt-llm", "lmdeploy")
+"""Distributions that are a serving engine; the first that changed is *the* engine."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All differences, with what the rules look up."""
+
+    differences: Mapping[Key, Difference]
+    old: Snapshot
+    new: Snapshot
+
+    def package(self, name: str) -> Difference | None:
+        """The difference of a distribution, if it has one."""
+        return self.differences.get(("packages", "distributions", name))
+
+    def engine(self) -> Difference | None:
+        """The engine's own change: the commit of its tree, else its package."""
+        commits = [item for key, item in self.differences.items() if key[0] == "trees" and key[-1] == "commit"]
+        packages = [item for name in ENGINES if (item := self.package(name)) is not None]
+        return next(iter(commits + packages), None)
+
+
+Rule: TypeAlias = Callable[[Scene], Iterator[tuple[Key, Key]]]
+
+_RULES: list[Rule] = []
+
+
+def _rule(function: Rule) -> Rule:
+    _RULES.append(function)
+    return function
+
+
+def hang(differences: list[Difference], old: Snapshot, new: Snapshot) -> list[Difference]:
+    """The differences, each with the key of the one that brought it about. The first rule that knows one decides."""
+    scene = Scene({item.key: item for item in differences}, old, new)
+    cause: dict[Key, Key] = {}
+    for rule in _RULES:
+        for effect, origin in rule(scene):
+            if effect in cause or effect == origin or not {effect, origin} <= scene.differences.keys():
+                continue
+            if not _reaches(origin, effect, cause):
+                cause[effect] = origin
+    return [replace(item, group=cause.get(item.key)) for item in differences]
+
+
+def _reaches(start: Key, goal: Key, cause: Mapping[Key, Key]) -> bool:
+    at: Key | None = start
+    while at is not None:
+        if at == goal:
+            return True
+        at = cause.get(at)
+    return False
+
+
+@_rule
+def _editable_version_follows_its_commit(scene: Scene) -> Iterator[tuple[Key, Key]]:
+    """The version of an editable install is made of the tree's commit."""
+    commit = next((key for key in scene.differences if key[0] == "trees" and key[-1] == "commit"), None)
+    if commit is None:
+        return
+    for name, dist in scene.new.packages.distributions.items():
+        if dist.editable and scene.package(name) is not None:
+            yield ("packages", "distributions", name), commit
+
+
+@_rule
+def _a_requirement_moves_what_it_names(scene: Scene) -> Iterator[tuple[Key, Key]]:
+    """A package that could not have stayed as it was once another one changed."""
+    forced = list(ties(scene.old, scene.new))
+    exact_first = sorted(forced, key=lambda tie: (not tie.exact, tie.mover != "torch", tie.mover, tie.moved))
+    for tie in exact_first:
+        yield ("packages", "distributions", tie.moved), ("packages", "distributions", tie.mover)
+
+
+@dataclass(frozen=True)
+class Tie:
+    """`mover` requires another `moved` than the other side had.
+
+    Attributes:
+        mover: canonical name of the package that requires.
+        moved: canonical name of the package required.
+        requirement: the requirement's text.
+        exact: it names one version.
+    """
+
+    mover: str
+    moved: str
+    requirement: str
+    exact: bool
+
+
+def ties(old: Snapshot, new: Snapshot) -> Iterator[Tie]:
+    """Which changed packages forced which others: the old version does not meet the new requirement, or the reverse."""
+    before, after = old.packages.distributions, new.packages.distributions
+    changed = {name for name in before.keys() | after.keys() if _version(before.get(name)) != _version(after.get(name))}
+    seen: set[tuple[str, str]] = set()
+    for here, there in ((after, before), (before, after)):
+        for mover in sorted(changed & here.keys()):
+            for text in here[mover].requires:
+                requirement = _requirement(text)
+                if requirement is None:
+                    continue
+                moved = canonicalize_name(requirement.name)
+                if moved == mover or moved not in changed or moved not in here or (mover, moved) in seen:
+                    continue
+                if not meets(there.get(moved), requirement):
+                    seen.add((mover, moved))
+                    exact = any(spec.operator in {"==", "==="} for spec in requirement.specifier)
+                    yield Tie(mover, moved, text, exact)
+
+
+def _version(dist: Distribution | None) -> object:
+    return None if dist is None else dist.version
+
+
+_ELSEWHERE = {
+    "extra": "",
+    "os_name": "posix",
+    "sys_platform": "linux",
+    "platform_system": "Linux",
+    "platform_machine": "x86_64",
+    "implementation_name": "cpython",
+    "platform_python_implementation": "CPython",
+}
+
+
+def _requirement(text: str) -> Requirement | None:
+    """A requirement that holds on a Linux host; None for extras, other platforms and what cannot be parsed."""
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement:
+        return None
+    if requirement.marker is not None and not requirement.marker.evaluate(dict(_ELSEWHERE)):
+        return None
+    return requirement
+
+
+def meets(dist: Distribution | None, requirement: Requirement) -> bool:
+    """Whether an installed distribution satisfies a requirement; one of unknown version does."""
+    if dist is None:
+        return False
+    try:
+        return not isinstance(dist.version, str) or requirement.specifier.contains(dist.version, prereleases=True)
+    except InvalidVersion:
+        return True
+
+
+@_rule
+def _a_library_comes_with_its_package(scene: Scene) -> Iterator[tuple[Key, Key]]:
+    """A shared object below site-packages belongs to the distribution that installed it."""
+    owners = _owners(scene)
+    for key in scene.differences:
+        if key[:2] == ("server", "libraries"):
+            for path in mapped_paths(scene.new, key[2]) + mapped_paths(scene.old, key[2]):
+                owner = owners(path)
+                if owner is not None:
+                    yield key, ("packages", "distributions", owner)
+
+
+def mapped_paths(side: Snapshot, name: str) -> list[str]:
+    """Where the copies of a library lie that any process of the server has mapped."""
+    return [
+        library.path or key
+        for process in side.server.processes.values()
+        if isinstance(process.libraries, dict)
+        for key, library in process.libraries.items()
+        if PurePosixPath(key).name == name
+    ]
+
+
+def _owners(scene: Scene) -> Callable[[str], str | None]:
+    """Who installed a path: by the file lists where they were kept, else by the directory's usual owner."""
+    listed: dict[str, str] = {}
+    for side in (scene.old, scene.new):
+        for name, files in side.packages.files.items():
+            listed.update((path, name) for path in files if ".so" in path)
+    changed = sorted(key[2] for key in scene.differences if key[:2] == ("packages", "distributions") and len(key) == 3)
+
+    def owner(path: str) -> str | None:
+        inside = re.split(r"/(?:site|dist)-packages/", path)[-1]
+        if inside in listed:
+            return listed[inside]
+        if inside == path:
+            return None
+        return owner_by_directory(inside, changed)
+
+    return owner
+
+
+def owner_by_directory(inside: str, names: list[str]) -> str | None:
+    """The distribution among `names` that a path below site-packages most likely belongs to."""
+    top, _, rest = inside.partition("/")
+    if top == "nvidia":
+        wanted = f"nvidia-{canonicalize_name(rest.partition('/')[0])}"
+        return next(
+            (name for name in names if name == wanted or re.fullmatch(rf"{re.escape(wanted)}-cu\d+", name)), None
+        )
+    top = canonicalize_name(top.removesuffix(".libs"))
+    usual = {"sgl-kernel": ("sgl-kernel", "sglang-kernel"), "flashinfer": ("flashinfer-python",)}.get(top, (top,))
+    return next((name for name in usual if name in names), None)
+
+
+@_rule
+def _an_engine_moves_its_defaults(scene: Scene) -> Iterator[tuple[Key, Key]]:
+    """Resolved arguments and late variables that nothing in the launch changed follow from the engine."""
+    engine = scene.engine()
+    if engine is None:
+        return
+    for key, item in scene.differences.items():
+        if key[:2] == ("server", "arguments") or (key[:2] == ("server", "variables") and item.factor is None):
+            yield key, engine.key
+
+
+@_rule
+def _parallelism_makes_processes(scene: Scene) -> Iterator[tuple[Key, Key]]:
+    """Ranks come and go with the number of ranks asked for."""
+    for flag in ("--tp-size", "--tp", "--tensor-parallel-size", "--dp-size", "--dp", "--pp-size"):
+        origin = ("server", "flags", flag)
+        if origin in scene.differences:
+            for key in scene.differences:
+                if key[:2] == ("server", "processes") and len(key) == 3:
+                    yield key, origin

@@ -1,0 +1,429 @@
+"""Two snapshots in, the ranked list of what could have done it out.
+
+A snapshot's leaves stand under natural keys, so a comparison is a join on those keys: `changes`, without loss. People
+do not think in leaves, though. One variable shows in the launch, in the launcher and in every rank; one package is a
+version, a record and two hundred files; one upgrade moves thirty packages. So *views* gather a section's changes into
+differences (`fingerprint.views`), *causes* hang a consequence below what brought it about, and `fingerprint.ranking`
+says which of them deserves a trial first, and why. Every change ends up in exactly one difference: nothing is dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from pydantic import BaseModel
+
+from snapshots import Key, Leaf, Section, Snapshot, Unread, leaves
+
+Verdict: TypeAlias = Literal["changed", "only in old", "only in new", "not comparable"]
+
+SECRET = re.compile(r"<secret:([0-9a-f]+):([0-9a-f]+)>")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One leaf that is not the same on both sides; None where that side has no such leaf."""
+
+    key: Key
+    old: Leaf | None
+    new: Leaf | None
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a difference is likely, or not, to move verify time.
+
+    Attributes:
+        text: the reason, for a person.
+        weight: what it adds to the log-odds; negative speaks against.
+        source: where the knowledge comes from: a public report, a measurement, or the snapshots themselves.
+    """
+
+    text: str
+    weight: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a person would call one difference.
+
+    Attributes:
+        key: natural key, stable over snapshots.
+        verdict: how the two sides relate.
+        old: the value that stands for the old side; None where it is not there.
+        new: the same for the new side.
+        title: what it is called.
+        note: what the two values do not say ("newer", "same version, other contents").
+        where: the places in which it shows (`launch`, `rank 0`, a bus id).
+        details: further lines, one fact each.
+        changes: the leaves behind it.
+        factor: the identifier of the factor that could switch it, or None where no launch can.
+        state: it moves on its own or is known to be inert: shown only where asked.
+        group: key of the difference that brought this one about.
+        likelihood: 0 to 1, how much it deserves a trial; a ranking, not a calibrated probability.
+        reasons: what the likelihood is made of, strongest first.
+    """
+
+    key: Key
+    verdict: Verdict
+    old: Leaf | None
+    new: Leaf | None
+    title: str
+    note: str = ""
+    where: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    factor: str | None = None
+    state: bool = False
+    group: Key | None = None
+    likelihood: float = 0.0
+    reasons: tuple[Reason, ...] = ()
+
+    @property
+    def section(self) -> str:
+        """The section that it was read in."""
+        return self.key[0]
+
+    @property
+    def name(self) -> str:
+        """The key as text, as `--explain` takes it."""
+        return "/".join(self.key)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the short list: a difference with the consequences that open below it."""
+
+    difference: Difference
+    below: tuple[Line, ...] = ()
+
+    @property
+    def likelihood(self) -> float:
+        """That of the likeliest member."""
+        return max([self.difference.likelihood, *(line.likelihood for line in self.below)])
+
+    def members(self) -> Iterator[Difference]:
+        """The difference and everything below it."""
+        yield self.difference
+        for line in self.below:
+            yield from line.members()
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What changed, what did not, and what cannot be known.
+
+    Attributes:
+        old_id: identity of the old snapshot.
+        new_id: identity of the new snapshot.
+        differences: likeliest first.
+        not_comparable: what one side, or both, could not read.
+        same: number of equal values, by section.
+        state: readings that move on their own and inert variables; empty unless asked for.
+        unseen: sections that neither snapshot has, with the reason.
+        changes: every leaf that differs, in key order: the whole comparison without any judgement.
+    """
+
+    old_id: str
+    new_id: str
+    differences: tuple[Difference, ...]
+    not_comparable: tuple[Difference, ...]
+    same: dict[str, int]
+    state: tuple[Difference, ...] = ()
+    unseen: dict[str, str] = field(default_factory=dict)
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        """Nothing differs, and nothing is known on one side only."""
+        return not self.differences and all(_blind_on_both(item) for item in self.not_comparable)
+
+    def lines(self) -> tuple[Line, ...]:
+        """The differences with consequences below their causes, likeliest line first."""
+        below: dict[Key, list[Difference]] = {}
+        keys = {difference.key for difference in self.differences}
+        roots: list[Difference] = []
+        for difference in self.differences:
+            if difference.group in keys and difference.group is not None:
+                below.setdefault(difference.group, []).append(difference)
+            else:
+                roots.append(difference)
+
+        def line(difference: Difference) -> Line:
+            return Line(difference, _likeliest(line(child) for child in below.get(difference.key, ())))
+
+        return _likeliest(line(root) for root in roots)
+
+    def find(self, wanted: str) -> tuple[Difference, ...]:
+        """Differences by factor id, by key, by the end of a key, or by title."""
+        everything = (*self.differences, *self.not_comparable, *self.state)
+        for matches in (
+            lambda item: item.factor == wanted or item.name == wanted,
+            lambda item: item.title == wanted or item.name.endswith("/" + wanted),
+            lambda item: any("/".join(change.key) == wanted for change in item.changes),
+        ):
+            found = tuple(item for item in everything if matches(item))
+            if found:
+                return found
+        return ()
+
+
+def _likeliest(lines: Iterable[Line]) -> tuple[Line, ...]:
+    return tuple(sorted(lines, key=lambda line: (-line.likelihood, line.difference.key)))
+
+
+def _blind_on_both(difference: Difference) -> bool:
+    return isinstance(difference.old, Unread) and isinstance(difference.new, Unread)
+
+
+def same_leaf(old: Leaf | None, new: Leaf | None) -> bool:
+    """Equality as the identity has it: `1`, `1.0` and `True` differ, and two unread values are alike."""
+    if type(old) is not type(new):
+        return False
+    if isinstance(old, Unread):
+        return True
+    if isinstance(old, tuple) and isinstance(new, tuple):
+        return len(old) == len(new) and all(map(same_leaf, old, new))
+    return old == new
+
+
+def join(old: Mapping[Key, Leaf], new: Mapping[Key, Leaf]) -> list[Change]:
+    """Every leaf that differs, in key order. `apply` turns it back."""
+    changes = []
+    for key, was in old.items():
+        now = new.get(key)
+        if was is now or (type(was) is str and was == now):  # nearly all of them
+            continue
+        if not same_leaf(was, now):
+            changes.append(Change(key, was, now))
+    changes.extend(Change(key, None, now) for key, now in new.items() if key not in old)
+    changes.sort(key=lambda change: change.key)
+    return changes
+
+
+def apply(changes: Iterable[Change], old: Mapping[Key, Leaf]) -> dict[Key, Leaf]:
+    """The new side's leaves, made of the old side's and the changes."""
+    leaves_now = dict(old)
+    for change in changes:
+        if change.new is None:
+            leaves_now.pop(change.key, None)
+        else:
+            leaves_now[change.key] = change.new
+    return leaves_now
+
+
+def judge(old: Leaf | None, new: Leaf | None) -> Verdict:
+    """How two values that are not the same relate."""
+    if isinstance(old, Unread) or isinstance(new, Unread):
+        return "not comparable"
+    if old is None:
+        return "only in new"
+    if new is None:
+        return "only in old"
+    if isinstance(old, str) and isinstance(new, str) and _other_keys(old, new):
+        return "not comparable"
+    return "changed"
+
+
+def _other_keys(old: str, new: str) -> bool:
+    """Whether two texts differ only in secrets that were replaced under different keys."""
+    before, after = SECRET.findall(old), SECRET.findall(new)
+    if not before or len(before) != len(after) or SECRET.sub("", old) != SECRET.sub("", new):
+        return False
+    return any(was[0] != now[0] for was, now in zip(before, after, strict=True))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The two sides of one section, as the views see them."""
+
+    name: str
+    old: Section
+    new: Section
+
+    def has(self, side: Literal["old", "new"], key: Key) -> bool:
+        """Whether that side has anything under the key."""
+        return found(self.old if side == "old" else self.new, key[1:]) is not None
+
+
+def found(value: object, key: Key) -> object:
+    """What stands under `key` below `value`; None where nothing does."""
+    for step in key:
+        if isinstance(value, BaseModel):
+            value = getattr(value, step, None)
+        elif isinstance(value, Mapping):
+            value = value.get(step, value.get(int(step)) if step.isdecimal() else None)
+        else:
+            return None
+    return value
+
+
+def compare(old: Snapshot, new: Snapshot, *, state: bool = False) -> Comparison:
+    """Compare two snapshots.
+
+    Args:
+        old: the side that was fast, usually.
+        new: the side that is slow.
+        state: also list what moves on its own (temperature, pids) and inert variables.
+    """
+    from fingerprint.causes import hang
+    from fingerprint.ranking import rank
+    from fingerprint.views import view
+
+    differences: list[Difference] = []
+    blind: list[Difference] = []
+    same: dict[str, int] = {}
+    unseen: dict[str, str] = {}
+    everything: list[Change] = []
+    ours, theirs = old.sections(), new.sections()
+    for name in ours:
+        pair = Pair(name, ours[name], theirs[name])
+        before, after = dict(leaves(pair.old, key=(name,))), dict(leaves(pair.new, key=(name,)))
+        changes = join(before, after)
+        everything += changes
+        gap = _whole_section(pair, changes)
+        if gap is not None:
+            if isinstance(gap, str):
+                unseen[name] = gap
+            else:
+                blind.append(gap)
+            continue
+        same[name] = len(before) - sum(change.old is not None for change in changes)
+        readable, unread = _unread_apart(changes, before, after)
+        blind += _gathered_unread(unread)
+        for difference in view(pair, readable):
+            (blind if difference.verdict == "not comparable" else differences).append(_partial(difference, pair))
+        if state:
+            differences += _state(pair, before, after)
+    plain = [difference for difference in differences if not difference.state]
+    ranked = rank(hang(plain, old, new), old, new)
+    return Comparison(
+        old_id=old.id,
+        new_id=new.id,
+        differences=tuple(ranked),
+        not_comparable=tuple(sorted(blind, key=lambda item: item.key)),
+        same=same,
+        state=tuple(item for item in differences if item.state) if state else (),
+        unseen=unseen,
+        changes=tuple(everything),
+    )
+
+
+def _whole_section(pair: Pair, changes: list[Change]) -> Difference | str | None:
+    """One entry for a section that a side lacks as a whole; text when both do; None when both have it."""
+    gaps = [_gap(section) for section in (pair.old, pair.new)]
+    if gaps == [None, None]:
+        return None
+    if None not in gaps:
+        reasons = [gap.unread for gap in gaps if gap is not None]
+        return reasons[0] if reasons[0] == reasons[1] else f"old: {reasons[0]}; new: {reasons[1]}"
+    side = "old" if gaps[0] is not None else "new"
+    return Difference(
+        key=(pair.name,),
+        verdict="not comparable",
+        old=gaps[0] or "was read",
+        new=gaps[1] or "was read",
+        title=pair.name,
+        note=f"the {side} snapshot does not have this section",
+        changes=tuple(changes),
+    )
+
+
+def _gap(section: Section) -> Unread | None:
+    if section.status == "failed":
+        return Unread(unread=section.reason or "the probe failed")
+    if section.status == "absent":
+        return Unread(unread=section.reason or "not captured")
+    return None
+
+
+def _partial(difference: Difference, pair: Pair) -> Difference:
+    """Something that is missing on a side that was read only in part may be there all the same."""
+    section = {"only in old": pair.new, "only in new": pair.old}.get(difference.verdict)
+    if section is None or section.status != "partial":
+        return difference
+    side = "new" if difference.verdict == "only in old" else "old"
+    reason = f": {section.reason}" if section.reason else ""
+    warning = f"the {side} side read this section only in part{reason}"
+    return replace(difference, details=(*difference.details, warning))
+
+
+def _unread_apart(
+    changes: list[Change], before: Mapping[Key, Leaf], after: Mapping[Key, Leaf]
+) -> tuple[list[Change], list[_Blind]]:
+    """Split off what one side could not read: the leaf itself, and everything below it on the other side.
+
+    What both sides could not read is no change, but it is unknown all the same.
+    """
+    dark = {
+        side: {key for key, leaf in values.items() if isinstance(leaf, Unread)}
+        for side, values in (("old", before), ("new", after))
+    }
+    both = dark["old"] & dark["new"]
+    below: dict[Key, list[Change]] = {}
+    readable: list[Change] = []
+    for change in changes:
+        hidden_in = dark["old"] if change.old is None else dark["new"] if change.new is None else frozenset()
+        roof = next((change.key[:n] for n in range(1, len(change.key)) if change.key[:n] in hidden_in), None)
+        if roof is not None:
+            below.setdefault(roof, []).append(change)
+        elif isinstance(change.old, Unread) or isinstance(change.new, Unread):
+            below.setdefault(change.key, []).append(change)
+        else:
+            readable.append(change)
+    seen = "was read"
+    blind = [
+        _Blind(key, before.get(key, seen), after.get(key, seen), tuple(below.get(key, ())))
+        for key in sorted({*below, *both})
+    ]
+    return readable, blind
+
+
+@dataclass(frozen=True)
+class _Blind:
+    key: Key
+    old: Leaf
+    new: Leaf
+    changes: tuple[Change, ...]
+
+
+def _gathered_unread(unread: list[_Blind]) -> list[Difference]:
+    """One entry per field and reason, however many processes or devices share it."""
+    gathered: dict[tuple[str, ...], list[_Blind]] = {}
+    for item in unread:
+        reasons = [leaf.unread if isinstance(leaf, Unread) else "" for leaf in (item.old, item.new)]
+        gathered.setdefault((item.key[0], item.key[-1], *reasons), []).append(item)
+    return [
+        Difference(
+            key=items[0].key,
+            verdict="not comparable",
+            old=items[0].old if isinstance(items[0].old, Unread) else "was read",
+            new=items[0].new if isinstance(items[0].new, Unread) else "was read",
+            title=items[0].key[-1],
+            where=tuple("/".join(item.key[1:-1]) for item in items),
+            changes=tuple(change for item in items for change in item.changes),
+        )
+        for items in gathered.values()
+    ]
+
+
+def _state(pair: Pair, before: Mapping[Key, Leaf], after: Mapping[Key, Leaf]) -> Iterator[Difference]:
+    moving = [
+        {key: leaf for key, leaf in leaves(section, state=True, key=(pair.name,)) if key not in fixed}
+        for section, fixed in ((pair.old, before), (pair.new, after))
+    ]
+    for change in join(*moving):
+        if len(change.key) > 2:  # a section's own status, reason and seconds are about the capture
+            yield Difference(
+                change.key,
+                judge(change.old, change.new),
+                change.old,
+                change.new,
+                title="/".join(change.key[1:]),
+                changes=(change,),
+                state=True,
+            )

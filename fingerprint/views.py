@@ -1,0 +1,627 @@
+"""Views: how the changed leaves of a section become what a person calls a difference.
+
+One function a section, registered under its name; a section without one gets `general`, which needs no knowledge: an
+entry that is wholly on one side is one difference, and the same field that moved alike in several entries (every rank,
+every GPU) is one difference that says where. A view must hand on every change it is given, in exactly one difference.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import TypeAlias, TypeVar
+
+from packaging.version import InvalidVersion, Version
+
+from fingerprint.diff import Change, Difference, Pair, Verdict, found, judge, same_leaf
+from fingerprint.factors.flags import INERT as INERT_FLAGS
+from fingerprint.factors.flags import CommandLine
+from fingerprint.factors.variables import is_inert
+from fingerprint.hunks import apart, hunks
+from snapshots import (
+    Distribution,
+    Key,
+    Leaf,
+    Library,
+    LocalFile,
+    Packages,
+    Section,
+    Server,
+    Startup,
+    StartupFile,
+    Tree,
+    Trees,
+    Unread,
+)
+
+View: TypeAlias = Callable[[Pair, list[Change]], Iterator[Difference]]
+
+_VIEWS: dict[str, View] = {}
+
+
+def _shows(section: str) -> Callable[[View], View]:
+    def register(function: View) -> View:
+        _VIEWS[section] = function
+        return function
+
+    return register
+
+
+def view(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
+    """The differences of one section."""
+    return _VIEWS.get(pair.name, general)(pair, changes)
+
+
+def general(pair: Pair, changes: Iterable[Change]) -> Iterator[Difference]:
+    """Gather changes without knowing what they mean."""
+    alike: dict[tuple[object, ...], list[Change]] = {}
+    entries: dict[Key, list[Change]] = {}
+    for change in changes:
+        if _equivalent(change):
+            continue
+        root = _missing_root(pair, change)
+        if root != change.key:
+            entries.setdefault(root, []).append(change)
+        else:
+            shape = _shape(pair, change.key)
+            alike.setdefault((shape, repr(change.old), repr(change.new)), []).append(change)
+    for root, members in entries.items():
+        gone = members[0].new is None
+        value = _entry_value(members)
+        yield Difference(
+            key=root,
+            verdict="only in old" if gone else "only in new",
+            old=value if gone else None,
+            new=None if gone else value,
+            title=" ".join(root[-2:]) if len(root) > 2 else root[-1],
+            changes=tuple(members),
+        )
+    for members in alike.values():
+        yield _alike(pair, members)
+
+
+def _alike(pair: Pair, members: list[Change]) -> Difference:
+    first = members[0]
+    where = tuple(_entry(pair, change.key) for change in members)
+    return Difference(
+        key=first.key,
+        verdict=judge(first.old, first.new),
+        old=first.old,
+        new=first.new,
+        title=_title(pair, first.key),
+        note=direction(first.key[-1], first.old, first.new),
+        where=tuple(place for place in where if place),
+        changes=tuple(members),
+    )
+
+
+def _entry_value(members: list[Change]) -> Leaf:
+    """What stands for a whole entry: its only leaf, or how much there is."""
+    leaf = members[0].old if members[0].new is None else members[0].new
+    return leaf if len(members) == 1 and leaf is not None else f"{len(members)} values"
+
+
+def _missing_root(pair: Pair, change: Change) -> Key:
+    """The shortest key below the section's collections that the side without the leaf lacks as a whole."""
+    if change.old is not None and change.new is not None:
+        return change.key
+    side = pair.new if change.new is None else pair.old
+    for length in range(3, len(change.key)):
+        if found(side, change.key[1:length]) in (None, {}):
+            return change.key[:length]
+    return change.key
+
+
+def _shape(pair: Pair, key: Key) -> Key:
+    """The key with its entries' names (not its fields') replaced: equal shapes are the same field of two entries."""
+    return tuple("*" if is_name else step for step, is_name in _steps(pair, key))
+
+
+def _steps(pair: Pair, key: Key) -> Iterator[tuple[str, bool]]:
+    """Each step of a key, and whether it names an entry in which a field stands."""
+    for index, step in enumerate(key):
+        inner = 0 < index < len(key) - 1
+        holder = next((got for side in (pair.old, pair.new) if (got := found(side, key[1:index])) is not None), None)
+        yield step, inner and isinstance(holder, Mapping)
+
+
+def _entry(pair: Pair, key: Key) -> str:
+    return "/".join(step for step, is_name in _steps(pair, key) if is_name)
+
+
+def _title(pair: Pair, key: Key) -> str:
+    fields = [step for step, is_name in _steps(pair, key) if not is_name]
+    return " ".join(fields[-2:] if len(fields) > 2 else fields[1:] or fields)
+
+
+CPU_LISTS = re.compile(r"affinity|cpus|cpuset|cpulist|cpu_list|mems|isolated|nohz")
+
+
+def _equivalent(change: Change) -> bool:
+    """Whether both sides mean the same in two spellings."""
+    if not (isinstance(change.old, str) and isinstance(change.new, str) and CPU_LISTS.search(change.key[-1])):
+        return False
+    old, new = cpu_list(change.old), cpu_list(change.new)
+    return old is not None and old == new
+
+
+def cpu_list(text: str) -> frozenset[int] | None:
+    """The numbers of a kernel CPU list such as `0,2-8`; None when it is not one."""
+    numbers: set[int] = set()
+    for part in text.strip().split(","):
+        found_range = re.fullmatch(r"\s*(\d{1,5})(?:-(\d{1,5}))?\s*", part)
+        if found_range is None:
+            return None
+        numbers.update(range(int(found_range[1]), int(found_range[2] or found_range[1]) + 1))
+    return frozenset(numbers)
+
+
+def direction(name: str, old: Leaf | None, new: Leaf | None) -> str:
+    """`newer`, `older`, or nothing where the values are no versions."""
+    if "version" not in name and "driver" not in name:
+        return ""
+    before, after = version(old), version(new)
+    if before is None or after is None or before == after:
+        return ""
+    return "newer" if after > before else "older"
+
+
+def version(leaf: Leaf | None) -> Version | None:
+    """A version by the rules of Python packages, or None."""
+    try:
+        return Version(leaf) if isinstance(leaf, str) else None
+    except InvalidVersion:
+        return None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# packages
+
+
+@_shows("packages")
+def _packages(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
+    old, new = _sides(pair, Packages)
+    of: dict[str, list[Change]] = {}
+    rest: list[Change] = []
+    for change in changes:
+        if change.key[1] in {"distributions", "files"}:
+            of.setdefault(change.key[2], []).append(change)
+        else:
+            rest.append(change)
+    moved: list[Change] = []
+    for name, members in of.items():
+        was, now = old.distributions.get(name), new.distributions.get(name)
+        if was and now and {change.key[3] for change in members} <= {"location", "installer"}:
+            moved += members
+        else:
+            yield _package(name, was, now, members)
+    if moved:
+        yield Difference(
+            key=("packages", "distributions", "*", "location"),
+            verdict="changed",
+            old=_most(change.old for change in moved),
+            new=_most(change.new for change in moved),
+            title="where packages are installed, or by what",
+            where=tuple(sorted({change.key[2] for change in moved})),
+            changes=tuple(moved),
+        )
+    yield from general(pair, rest)
+
+
+def _most(values: Iterable[Leaf | None]) -> Leaf | None:
+    return Counter(values).most_common(1)[0][0]
+
+
+_PACKAGE_FIELDS = {
+    "record": "its wheel shipped other files: another build under the same version",
+    "contents": "its installed files are not the same",
+    "origin": "it was installed from another place",
+    "editable": "it is editable on one side only",
+    "tags": "its wheel has other tags",
+    "requires": "it requires other packages",
+}
+
+
+def _package(name: str, was: Distribution | None, now: Distribution | None, members: list[Change]) -> Difference:
+    before, after = (_known(side.version) if side else None for side in (was, now))
+    fields = {change.key[3] for change in members if change.key[1] == "distributions"}
+    files = [change for change in members if change.key[1] == "files"]
+    note = direction("version", before, after)
+    details: list[str] = []
+    if was and now and same_leaf(before, after):
+        other = files or fields & {"record", "contents", "altered"}
+        note = "same version, other contents" if other else "same version"
+        details += [words for field, words in _PACKAGE_FIELDS.items() if field in fields]
+    for side, dist in (("old", was), ("new", now)):
+        for path, marks in (dist.altered if dist and "altered" in fields else {}).items():
+            details.append(f"{path} is not what its wheel shipped on the {side} side ({marks})")
+    details += [f"{'/'.join(change.key[3:])} {_presence(change.old, change.new)}" for change in files]
+    return Difference(
+        key=("packages", "distributions", name),
+        verdict=_presence(was, now) if was or now else "changed",
+        old=before,
+        new=after,
+        title=name,
+        note=note,
+        details=tuple(details),
+        changes=tuple(members),
+        factor=f"package:{name}",
+    )
+
+
+def _known(leaf: str | Unread | None) -> str | None:
+    return None if isinstance(leaf, Unread) else leaf
+
+
+def _presence(old: object, new: object) -> Verdict:
+    if old is None:
+        return "only in new"
+    return "only in old" if new is None else "changed"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# server
+
+
+@_shows("server")
+def _server(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
+    old, new = _sides(pair, Server)
+    variables: dict[str, list[Change]] = {}
+    libraries: dict[str, list[Change]] = {}
+    arguments: dict[str, list[Change]] = {}
+    command: Change | None = None
+    rest: list[Change] = []
+    for change in changes:
+        match change.key:
+            case (_, "processes", role, *_) if role not in old.processes or role not in new.processes:
+                rest.append(change)
+            case (_, "processes", _, "at_exec" | "variables", name):
+                variables.setdefault(name, []).append(change)
+            case (_, "processes", _, "libraries", path, *_):
+                libraries.setdefault(PurePosixPath(path).name, []).append(change)
+            case (_, "processes", "launcher", "argv"):
+                command = change
+            case (_, "arguments", name, *_):
+                arguments.setdefault(name, []).append(change)
+            case _:
+                rest.append(change)
+    for name, members in variables.items():
+        yield _variable(name, old, new, members)
+    yield from _command(command, arguments)
+    for name, members in libraries.items():
+        yield _library(name, old, new, members)
+    for difference in general(pair, rest):
+        yield _process_field(difference)
+
+
+def _process_field(difference: Difference) -> Difference:
+    match difference.key:
+        case (_, "processes", _, "affinity" | "nice" | "cwd" as field):
+            return replace(difference, factor=f"process:{field}")
+    return difference
+
+
+_PLACES = {"at_exec": "{} at its start", "variables": "{}"}
+
+
+def _place(role: str, view: str) -> str:
+    return "launch" if (role, view) == ("launcher", "at_exec") else _PLACES[view].format(role)
+
+
+def _variable(name: str, old: Server, new: Server, members: list[Change]) -> Difference:
+    """One variable, however many processes show it."""
+    first = min(members, key=lambda change: (change.key[2] != "launcher", change.key[3] != "at_exec", change.key))
+    moved = {(change.key[2], change.key[3]) for change in members}
+    details = [
+        f"{_place(change.key[2], change.key[3])}: {_shown(change.old)} \u2192 {_shown(change.new)}"
+        for change in members
+        if (change.old, change.new) != (first.old, first.new)
+    ]
+    for role in sorted(old.processes.keys() & new.processes.keys()):
+        before, after = old.processes[role].variables, new.processes[role].variables
+        if isinstance(before, dict) and isinstance(after, dict) and (role, "variables") not in moved:
+            details.append(f"{role}: unchanged ({_shown(after.get(name))})")
+    launch = [found(side, ("processes", "launcher", "at_exec")) for side in (old, new)]
+    later = ("launcher", "at_exec") not in moved and all(isinstance(side, Mapping) for side in launch)
+    return Difference(
+        key=("server", "variables", name),
+        verdict=judge(first.old, first.new),
+        old=first.old,
+        new=first.new,
+        title=name,
+        note="the same at launch: something set it later" if later else "",
+        where=tuple(_place(role, view) for role, view in sorted(moved, key=lambda at: (at[0] != "launcher", at))),
+        details=tuple(details),
+        changes=tuple(members),
+        factor=None if later else f"variable:{name}",
+        state=is_inert(name),
+    )
+
+
+def _shown(leaf: Leaf | None) -> str:
+    return "unset" if leaf is None else "empty" if leaf == "" else str(leaf)
+
+
+INERT_ARGUMENTS = frozenset(
+    {flag[2:].replace("-", "_") for flag in INERT_FLAGS} | {"api_key", "random_seed", "served_model_name"}
+)
+
+_SPELLINGS = {
+    "--model": "--model-path",
+    "--tokenizer": "--tokenizer-path",
+    "--tp": "--tp-size",
+    "--tensor-parallel-size": "--tp-size",
+    "--pp": "--pp-size",
+    "--pipeline-parallel-size": "--pp-size",
+    "--dp": "--dp-size",
+    "--data-parallel-size": "--dp-size",
+    "--ep": "--ep-size",
+    "--expert-parallel-size": "--ep-size",
+    "--speculative-draft-model": "--speculative-draft-model-path",
+}
+"""Other names that SGLang's and vLLM's parsers take for one flag."""
+
+
+def canonical(flag: str) -> str:
+    """The one spelling of a flag."""
+    flag = "--" + flag[2:].replace("_", "-")
+    return _SPELLINGS.get(flag, flag)
+
+
+def _command(command: Change | None, arguments: dict[str, list[Change]]) -> Iterator[Difference]:
+    """The launcher's flags one by one, each with the resolved arguments that follow from it."""
+    pending = dict(arguments)
+    if command is not None:
+        before, after = CommandLine.of(_words(command.old)), CommandLine.of(_words(command.new))
+        renamed = _respelled(before, after)
+        moved = [name for name in {**before.flags, **after.flags} if before.flags.get(name) != after.flags.get(name)]
+        moved = [name for name in moved if name not in renamed]
+        if before.program != after.program or not moved:
+            yield Difference(
+                key=("server", "command"),
+                verdict="changed",
+                old=" ".join(before.program),
+                new=" ".join(after.program),
+                title="launch command",
+                note="" if before.program != after.program else "the same flags in another order or spelling",
+                changes=(command,),
+                state=before.program == after.program,
+            )
+        for name in moved:
+            was, now = (None if words is None else " ".join(words) for words in _values(name, before, after))
+            follows = [
+                change
+                for key in list(pending)
+                if canonical("--" + key) == canonical(name)
+                for change in pending.pop(key)
+            ]
+            yield Difference(
+                key=("server", "flags", name),
+                verdict=judge(was, now),
+                old=None if was is None else was or "on",
+                new=None if now is None else now or "on",
+                title=name,
+                details=tuple(f"resolved {_moved(change)}" for change in follows),
+                changes=(command, *follows),
+                factor=f"flag:{name}",
+                state=name in INERT_FLAGS,
+            )
+    for name, members in pending.items():
+        first = members[0]
+        yield Difference(
+            key=("server", "arguments", name),
+            verdict=judge(first.old, first.new),
+            old=first.old,
+            new=first.new,
+            title=f"resolved argument {'.'.join(first.key[2:])}",
+            note="no flag of the launch changed it",
+            details=tuple(map(_moved, members[1:])),
+            changes=tuple(members),
+            state=name in INERT_ARGUMENTS,
+        )
+
+
+def _values(
+    name: str, before: CommandLine, after: CommandLine
+) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+    return before.flags.get(name), after.flags.get(name)
+
+
+def _respelled(before: CommandLine, after: CommandLine) -> frozenset[str]:
+    """Flags that have the same words on both sides under two names."""
+    gone = {canonical(name): name for name in before.flags if name not in after.flags}
+    come = {canonical(name): name for name in after.flags if name not in before.flags}
+    pairs = [(gone[name], come[name]) for name in gone.keys() & come.keys()]
+    return frozenset(name for pair in pairs if before.flags[pair[0]] == after.flags[pair[1]] for name in pair)
+
+
+def _moved(change: Change) -> str:
+    return f"{'.'.join(change.key[2:])}: {_shown(change.old)} \u2192 {_shown(change.new)}"
+
+
+def _words(leaf: Leaf | None) -> list[str]:
+    return [str(word) for word in leaf] if isinstance(leaf, tuple) else []
+
+
+def _library(name: str, old: Server, new: Server, members: list[Change]) -> Difference:
+    """One shared object by its file name, wherever it lies and in whichever process it is mapped."""
+    roles = sorted({change.key[2] for change in members})
+    before, after = ([_mapped(side, role, name) for role in roles] for side in (old, new))
+    was, now = ("; ".join(sorted({text for text in side if text})) or None for side in (before, after))
+    builds = [{build for role in roles for build in _builds(side, role, name)} for side in (old, new)]
+    replaced = any(change.key[-1] == "deleted" and change.new is True for change in members)
+    note = "the file was replaced on disk after it was loaded" if replaced else ""
+    if was is not None and now is not None and builds[0] == builds[1] and None not in builds[0] and not replaced:
+        note = "the same build"
+    return Difference(
+        key=("server", "libraries", name),
+        verdict=_presence(was, now) if was or now else "changed",
+        old=was,
+        new=now,
+        title=name,
+        note=note,
+        where=tuple(roles),
+        changes=tuple(members),
+    )
+
+
+def _libraries(side: Server, role: str, name: str) -> dict[str, Library]:
+    """The mapped copies of a library: path, or name where the path is not known, to what is known of it."""
+    process = side.processes.get(role)
+    if process is None or not isinstance(process.libraries, dict):
+        return {}
+    named = ((key, library) for key, library in process.libraries.items() if PurePosixPath(key).name == name)
+    return {library.path or key: library for key, library in named}
+
+
+def _mapped(side: Server, role: str, name: str) -> str:
+    texts = []
+    for path, library in _libraries(side, role, name).items():
+        build = library.build_id
+        texts.append(f"{path} (build {build[:12]})" if isinstance(build, str) else path)
+    return "; ".join(texts)
+
+
+def _builds(side: Server, role: str, name: str) -> set[str | None]:
+    builds = {library.build_id for library in _libraries(side, role, name).values()}
+    return {_known(build) for build in builds}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# trees
+
+
+@_shows("trees")
+def _trees(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
+    old, new = _sides(pair, Trees)
+    files: dict[tuple[str, str], list[Change]] = {}
+    rest: list[Change] = []
+    for change in changes:
+        match change.key:
+            case (_, "trees", root, "files", path, *_) if root in old.trees and root in new.trees:
+                files.setdefault((root, path), []).append(change)
+            case _:
+                rest.append(change)
+    alone = len(new.trees) == 1
+    for difference in general(pair, rest):
+        yield _commit(difference, alone=alone)
+    for (root, path), members in files.items():
+        was, now = (_file_of(side.trees[root], path) for side in (old, new))
+        difference = _local_file(root, path, was, now, members)
+        yield replace(difference, factor=f"tree:{_prefix(root, alone=alone)}{path}")
+
+
+def _file_of(tree: Tree | Unread, path: str) -> LocalFile | None:
+    return tree.files.get(path) if isinstance(tree, Tree) else None
+
+
+def _commit(difference: Difference, *, alone: bool) -> Difference:
+    match difference.key:
+        case (_, "trees", root, "commit"):
+            factor = f"tree:{_prefix(root, alone=alone)}commit"
+            return replace(difference, factor=factor, title=f"commit of {PurePosixPath(root).name}")
+    return difference
+
+
+def _prefix(root: str, *, alone: bool) -> str:
+    """What sets factors of several trees apart."""
+    return "" if alone else f"{PurePosixPath(root).name}/"
+
+
+def _local_file(
+    root: str, path: str, was: LocalFile | None, now: LocalFile | None, members: list[Change]
+) -> Difference:
+    gone, come, both = apart(_patch(was), _patch(now))
+    details = [f"old only {hunk}" for hunk in gone] + [f"new only {hunk}" for hunk in come]
+    note = ""
+    if was and now and not gone and not come and both:
+        note = "the same local change, on another version of the file"
+    elif both:
+        note = f"{len(both)} hunk{'s' * (len(both) > 1)} on both sides"
+    return Difference(
+        key=("trees", "trees", root, "files", path),
+        verdict=_presence(was, now),
+        old=_local(was),
+        new=_local(now),
+        title=path,
+        note=note,
+        details=tuple(details),
+        changes=tuple(members),
+    )
+
+
+def _patch(file: LocalFile | None) -> str:
+    return file.patch if file is not None and isinstance(file.patch, str) else ""
+
+
+def _local(file: LocalFile | None) -> str | None:
+    if file is None:
+        return None
+    count = len(hunks(_patch(file)))
+    return f"{file.change}, {count} hunk{'s' * (count != 1)}" if count else file.change
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# startup
+
+
+@_shows("startup")
+def _startup(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
+    old, new = _sides(pair, Startup)
+    files: dict[str, list[Change]] = {}
+    rest: list[Change] = []
+    for change in changes:
+        if change.key[1] == "files":
+            files.setdefault(change.key[2], []).append(change)
+        else:
+            rest.append(change)
+    for name, members in files.items():
+        was, now = old.files.get(name), new.files.get(name)
+        yield Difference(
+            key=("startup", "files", name),
+            verdict=_presence(was, now),
+            old=_startup_text(was),
+            new=_startup_text(now),
+            title=name,
+            note=_startup_note(was, now),
+            details=tuple(_changed_lines(was, now)),
+            changes=tuple(members),
+            factor=f"startup:{name.removesuffix('.py')}",
+        )
+    yield from general(pair, rest)
+
+
+def _startup_text(file: StartupFile | None) -> str | None:
+    return None if file is None else f"{file.path} ({file.sha256[:12]})"
+
+
+def _startup_note(was: StartupFile | None, now: StartupFile | None) -> str:
+    if was and now and was.sha256 == now.sha256:
+        return "the same contents in another place"
+    runs = any(file is not None and file.runs_code for file in (was, now))
+    return "runs code in every Python process" if runs else "only adds directories to the path"
+
+
+def _changed_lines(was: StartupFile | None, now: StartupFile | None) -> Iterator[str]:
+    before, after = (_lines(file) for file in (was, now))
+    for line in difflib.unified_diff(before, after, lineterm="", n=0):
+        if not line.startswith(("---", "+++", "@@")):
+            yield line
+
+
+def _lines(file: StartupFile | None) -> list[str]:
+    return file.text.splitlines() if file is not None and isinstance(file.text, str) else []
+
+
+S = TypeVar("S", bound=Section)
+
+
+def _sides(pair: Pair, model: type[S]) -> tuple[S, S]:
+    """Both sides as the model that the section's name promises."""
+    if not isinstance(pair.old, model) or not isinstance(pair.new, model):
+        raise TypeError(f"section {pair.name} is not a {model.__name__}")
+    return pair.old, pair.new

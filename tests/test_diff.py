@@ -1,0 +1,311 @@
+"""Comparing two snapshots: a join that loses nothing, and differences as people call them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fingerprint.diff import Comparison, Difference, apply, compare, join
+from snapshots import Distribution, Key, Leaf, Packages, Process, Section, Server, Snapshot, Tree, Trees, Unread, leaves
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+
+plain = st.one_of(
+    st.text("ab1", max_size=3),
+    st.integers(-3, 3),
+    st.booleans(),
+    st.floats(-2, 2),
+    st.builds(Unread, unread=st.sampled_from("xy")),
+)
+leaf: st.SearchStrategy[Leaf] = st.one_of(plain, st.lists(plain, max_size=2).map(tuple))
+keys = st.tuples(st.sampled_from(["a", "b"]), st.text("xyz", min_size=1, max_size=2))
+sides = st.dictionaries(keys, leaf, max_size=8)
+
+
+def snapshot(**sections: Section) -> Snapshot:
+    return Snapshot(tool="test", taken_at=NOON, target="here", **sections)
+
+
+def server(*processes: tuple[str, dict[str, Any]]) -> Server:
+    made = {}
+    for role, values in processes:
+        kind = role.split()[0]
+        defaults: dict[str, Any] = {
+            "role": kind,
+            "rank": int(role.split()[1]) if kind == "rank" else None,
+            "pid": 1,
+            "parent": 0,
+            "title": role,
+            "argv": ["python"],
+            "executable": "/venv/bin/python",
+            "cwd": "/srv",
+            "started": 1.0,
+            "at_exec": {},
+            "variables": {},
+        }
+        made[role] = Process(**{**defaults, **values})
+    return Server(status="ok", engine="sglang", processes=made)
+
+
+names = st.sampled_from(["torch", "triton", "numpy", "sglang"])
+versions = st.sampled_from(["1.0", "1.1", "2.0rc1", "local"])
+distributions = st.dictionaries(
+    names,
+    st.builds(
+        Distribution,
+        version=st.one_of(versions, st.builds(Unread, unread=st.just("gone"))),
+        location=st.sampled_from(["/a", "/b"]),
+        record=st.sampled_from([None, "0" * 64, "1" * 64]),
+        requires=st.lists(
+            st.sampled_from(["triton==1.1", "numpy<2", "not a requirement ((", "torch; extra == 'x'"]), max_size=2
+        ),
+    ),
+)
+variables = st.dictionaries(
+    st.sampled_from(["NCCL_PROTO", "PWD", "HF_TOKEN"]), st.sampled_from(["", "a", "<secret:00:11>", "<secret:22:33>"])
+)
+processes = st.dictionaries(
+    st.sampled_from(["launcher", "rank 0", "rank 1"]),
+    st.fixed_dictionaries(
+        {
+            "at_exec": st.one_of(variables, st.builds(Unread, unread=st.just("overwritten"))),
+            "variables": variables,
+            "argv": st.lists(st.sampled_from(["python", "--tp", "2", "--port", "--x=1", "-m"]), max_size=4),
+            "affinity": st.sampled_from(["", "0-3", "0,1,2,3", "1-2"]),
+        }
+    ),
+).map(lambda made: server(*made.items()))
+statuses = st.sampled_from(["ok", "partial", "failed", "absent"])
+snapshots = st.builds(
+    lambda dists, host, status: snapshot(packages=Packages(status=status, distributions=dists), server=host),
+    distributions,
+    processes,
+    statuses,
+)
+
+
+@given(sides)
+def test_nothing_differs_from_itself(values: dict[Key, Leaf]) -> None:
+    assert join(values, dict(reversed(values.items()))) == []
+
+
+@given(sides, sides)
+def test_applying_a_difference_to_the_old_side_gives_the_new_one(old: dict[Key, Leaf], new: dict[Key, Leaf]) -> None:
+    changes = join(old, new)
+    assert join(apply(changes, old), new) == []
+    assert join(dict(reversed(old.items())), dict(reversed(new.items()))) == changes
+
+
+@given(snapshots, snapshots)
+def test_ids_are_equal_exactly_when_no_identity_value_differs(old: Snapshot, new: Snapshot) -> None:
+    assert (old.id == new.id) == (not compare(old, new).changes)
+
+
+@given(snapshots)
+def test_a_snapshot_equals_itself_whatever_it_could_not_read(one: Snapshot) -> None:
+    comparison = compare(one, one)
+    assert comparison.equal
+    assert not comparison.differences
+
+
+@given(snapshots, snapshots)
+def test_every_change_is_in_exactly_one_difference(old: Snapshot, new: Snapshot) -> None:
+    comparison = compare(old, new, state=True)
+    shown = (*comparison.differences, *comparison.not_comparable, *comparison.state)
+    identity = {key for key, _ in leaves_of(old)} | {key for key, _ in leaves_of(new)}
+    counted = [change.key for item in shown for change in item.changes if change.key in identity]
+    spelled_alike = {key for key in {change.key for change in comparison.changes} if key[-1] == "affinity"}
+    assert {change.key for change in comparison.changes} - set(counted) - spelled_alike - unseen(comparison) == set()
+    assert all(counted.count(key) == 1 for key in counted if key[-1] != "argv")
+
+
+def leaves_of(one: Snapshot) -> list[tuple[Key, Leaf]]:
+    return list(leaves(one))
+
+
+def unseen(comparison: Comparison) -> set[Key]:
+    return {change.key for change in comparison.changes if change.key[0] in comparison.unseen}
+
+
+@given(snapshots, snapshots)
+def test_every_difference_is_on_exactly_one_line(old: Snapshot, new: Snapshot) -> None:
+    comparison = compare(old, new)
+    listed = [item.key for line in comparison.lines() for item in line.members()]
+    assert sorted(listed) == sorted(item.key for item in comparison.differences)
+
+
+def one(comparison: Comparison) -> Difference:
+    assert len(comparison.differences) == 1, [item.name for item in comparison.differences]
+    return comparison.differences[0]
+
+
+def test_a_variable_is_one_difference_that_says_where_it_shows() -> None:
+    was = {"at_exec": {"NCCL_PROTO": "LL"}, "variables": {"NCCL_PROTO": "LL"}}
+    now: dict[str, Any] = {"at_exec": {}, "variables": {}}
+    rank = {"at_exec": Unread(unread="overwritten by a title")}
+    old = snapshot(server=server(("launcher", was), ("rank 0", {**was, **rank}), ("rank 1", {**was, **rank})))
+    new = snapshot(server=server(("launcher", now), ("rank 0", {**now, **rank}), ("rank 1", {**was, **rank})))
+    difference = one(compare(old, new))
+    assert difference.factor == "variable:NCCL_PROTO"
+    assert difference.verdict == "only in old"
+    assert difference.where == ("launch", "launcher", "rank 0")
+    assert difference.details == ("rank 1: unchanged (LL)",)
+
+
+def test_a_variable_that_the_launch_did_not_change_is_no_factor() -> None:
+    old = snapshot(server=server(("launcher", {}), ("rank 0", {"variables": {"OMP_NUM_THREADS": "1"}})))
+    new = snapshot(server=server(("launcher", {}), ("rank 0", {})))
+    difference = one(compare(old, new))
+    assert difference.factor is None
+    assert difference.note == "the same at launch: something set it later"
+
+
+def test_inert_variables_show_only_where_state_is_asked_for() -> None:
+    old = snapshot(server=server(("launcher", {"at_exec": {"SSH_TTY": "/dev/pts/1"}})))
+    new = snapshot(server=server(("launcher", {"at_exec": {"SSH_TTY": "/dev/pts/7"}})))
+    assert compare(old, new).equal
+    assert [item.title for item in compare(old, new, state=True).state] == ["SSH_TTY"]
+
+
+def test_flags_are_compared_one_by_one_and_resolved_arguments_follow_them() -> None:
+    old = snapshot(
+        server=server(
+            ("launcher", {"argv": ["py", "-m", "srv", "--port", "1", "--attention-backend=fa3", "--tp", "2"]})
+        )
+    )
+    new = snapshot(
+        server=server(
+            ("launcher", {"argv": ["py", "-m", "srv", "--attention-backend", "triton", "--tp-size=2", "--port=2"]})
+        )
+    )
+    resolved = [{"attention_backend": "fa3", "port": 1}, {"attention_backend": "triton", "port": 2}]
+    old, new = (
+        side.model_copy(update={"server": side.server.model_copy(update={"arguments": arguments})})
+        for side, arguments in zip((old, new), resolved, strict=True)
+    )
+    difference = one(compare(old, new))
+    assert difference.factor == "flag:--attention-backend"
+    assert (difference.old, difference.new) == ("fa3", "triton")
+    assert difference.details == ("resolved attention_backend: fa3 → triton",)
+
+
+def test_secrets_compare_without_being_shown_and_never_across_keys() -> None:
+    def with_token(value: str) -> Snapshot:
+        return snapshot(server=server(("launcher", {"at_exec": {"HF_TOKEN": value}})))
+
+    assert compare(with_token("<secret:aa:01>"), with_token("<secret:aa:01>")).equal
+    assert one(compare(with_token("<secret:aa:01>"), with_token("<secret:aa:02>"))).verdict == "changed"
+    apart = compare(with_token("<secret:aa:01>"), with_token("<secret:bb:01>"))
+    assert not apart.differences
+    assert [item.title for item in apart.not_comparable] == ["HF_TOKEN"]
+    assert not apart.equal
+
+
+def test_a_section_that_one_side_lacks_is_one_entry_that_says_which_side_and_why() -> None:
+    full = Packages(status="ok", distributions={f"p{n}": Distribution(version="1", location="/x") for n in range(300)})
+    failed = Packages(status="failed", reason="no interpreter was found")
+    comparison = compare(snapshot(packages=full), snapshot(packages=failed))
+    assert not comparison.differences
+    (entry,) = comparison.not_comparable
+    assert entry.new == Unread(unread="no interpreter was found")
+    assert "new snapshot" in entry.note
+    assert not comparison.equal
+
+
+def test_what_one_side_could_not_read_is_one_entry_and_not_one_for_each_value_below() -> None:
+    many = {f"NAME_{n}": "1" for n in range(50)}
+    lost = {"variables": Unread(unread="permission denied")}
+    old = snapshot(server=server(("launcher", {}), ("rank 0", {"variables": many}), ("rank 1", {"variables": many})))
+    new = snapshot(server=server(("launcher", {}), ("rank 0", lost), ("rank 1", lost)))
+    comparison = compare(old, new)
+    assert not comparison.differences
+    (entry,) = comparison.not_comparable
+    assert entry.where == ("processes/rank 0", "processes/rank 1")
+
+
+def test_a_cpu_list_equals_its_long_form() -> None:
+    old = snapshot(server=server(("launcher", {"affinity": "0,2-8"})))
+    new = snapshot(server=server(("launcher", {"affinity": "0,2,3,4,5,6,7,8"})))
+    assert compare(old, new).equal
+
+
+def test_a_requirement_hangs_what_it_forced_below_its_owner() -> None:
+    def packages(torch: str, triton: str, free: str) -> Snapshot:
+        dists = {
+            "torch": Distribution(
+                version=torch, location="/x", requires=[f"triton=={triton}; platform_system == 'Linux'"]
+            ),
+            "triton": Distribution(version=triton, location="/x"),
+            "numpy": Distribution(version=free, location="/x"),
+        }
+        return snapshot(packages=Packages(status="ok", distributions=dists))
+
+    comparison = compare(packages("2.2.0", "2.2.0", "1.0"), packages("2.3.0", "2.3.0", "1.1"))
+    lines = {line.difference.title: [item.title for item in line.members()] for line in comparison.lines()}
+    assert lines == {"torch": ["torch", "triton"], "numpy": ["numpy"]}
+    assert {item.note for item in comparison.differences} == {"newer"}
+
+
+def test_the_same_version_with_other_contents_is_said_in_those_words() -> None:
+    def build(record: str, digest: str) -> Snapshot:
+        return snapshot(
+            packages=Packages(
+                status="ok",
+                distributions={"triton": Distribution(version="3.4.0", location="/x", record=record)},
+                files={"triton": {"triton/a.so": digest, "triton/b.py": "0" * 64}},
+            )
+        )
+
+    difference = one(compare(build("a" * 64, "1" * 64), build("b" * 64, "2" * 64)))
+    assert difference.note == "same version, other contents"
+    assert "triton/a.so changed" in difference.details
+
+
+def test_hunks_are_matched_by_content_and_not_by_line() -> None:
+    hunk = "@@ -{0},1 +{0},2 @@ def verify():\n context\n+    sync()\n"
+
+    def patched(*parts: str) -> Snapshot:
+        file = {"change": "modified", "sha256": "0" * 64, "patch": "".join(parts)}
+        return snapshot(trees=Trees(status="ok", trees={"/src/sglang": Tree(commit="c" * 40, files={"a.py": file})}))
+
+    moved = one(compare(patched(hunk.format(10)), patched(hunk.format(12))))
+    assert moved.note == "the same local change, on another version of the file"
+    other = one(compare(patched(hunk.format(10)), patched(hunk.format(12), "@@ -90,1 +92,1 @@\n-old\n+new\n")))
+    assert other.details == ("new only +1 -1: + new",)
+    assert other.factor == "tree:a.py"
+
+
+def test_a_process_that_only_one_side_has_is_one_difference() -> None:
+    variables = {"variables": {"A": "1", "B": "2"}}
+    old = snapshot(server=server(("launcher", {"argv": ["py", "--tp", "1"]}), ("rank 0", {})))
+    new = snapshot(server=server(("launcher", {"argv": ["py", "--tp", "2"]}), ("rank 0", {}), ("rank 1", variables)))
+    (line,) = compare(old, new).lines()
+    assert line.difference.factor == "flag:--tp"
+    assert [item.title for item in line.members()] == ["--tp", "processes rank 1"]
+
+
+def test_explaining_takes_a_factor_a_key_or_a_name() -> None:
+    old = snapshot(server=server(("launcher", {"at_exec": {"NCCL_PROTO": "LL"}})))
+    comparison = compare(old, snapshot(server=server(("launcher", {}))))
+    for wanted in (
+        "variable:NCCL_PROTO",
+        "server/variables/NCCL_PROTO",
+        "NCCL_PROTO",
+        "server/processes/launcher/at_exec/NCCL_PROTO",
+    ):
+        assert [item.title for item in comparison.find(wanted)] == ["NCCL_PROTO"]
+    assert comparison.find("nothing of the kind") == ()
+
+
+def test_the_order_of_the_input_never_matters() -> None:
+    def build(order: Callable[[Any], Any]) -> Snapshot:
+        dists = {name: Distribution(version=name, location="/x") for name in order(["a", "b", "c"])}
+        return snapshot(packages=Packages(status="ok", distributions=dists))
+
+    empty = snapshot(packages=Packages(status="ok"))
+    forward, backward = compare(build(list), empty), compare(build(lambda names: list(reversed(names))), empty)
+    assert forward == backward
