@@ -1,0 +1,6 @@
+"""Engines: what is launched, when it is ready, and how it is measured."""
+
+from fingerprint.engines.base import Engine, Figure, figure_of
+from fingerprint.engines.known import REFERENCE, SGLANG, engine_of
+
+__all__ = ["REFERENCE", "SGLANG", "Engine", "Figure", "engine_of", "figure_of"]

@@ -1,0 +1,147 @@
+"""The journal of a case: one JSON line for every thing that happened, on disk before the next one begins.
+
+It is the transaction log of a search: a case is resumed, reported and doubted from it alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fingerprint.errors import CaseError
+
+Status = Literal["measured", "disturbed", "void", "unlaunchable", "failed"]
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FactorLine(_Line):
+    """A factor or a fixed difference as the journal knows it."""
+
+    id: str
+    old: str
+    new: str
+    revert: str = ""
+    reason: str = ""
+    """Why it cannot be switched; empty for a factor."""
+
+
+class CaseLine(_Line):
+    """The first line: what is searched, and everything that a resumed search must have in common with it."""
+
+    event: Literal["case"] = "case"
+    at: datetime
+    tool: str
+    target: str
+    old: str
+    """Id of the old snapshot."""
+    new: str
+    seed: int
+    engine: str
+    factors: list[FactorLine]
+    fixed: list[FactorLine]
+    prior: dict[str, float]
+    then_old_ms: float | None = None
+    then_new_ms: float | None = None
+    budget: int | None = None
+    expected_launches: float | None = None
+
+
+class TrialLine(_Line):
+    """One launch, whatever came of it."""
+
+    event: Literal["trial"] = "trial"
+    number: int
+    at: datetime
+    hours: float
+    """Since the first launch; searches take drift from it."""
+    new: list[str]
+    """The factors at their new value; all others were at their old one."""
+    status: Status
+    value_ms: float | None = None
+    metric: str | None = None
+    source: str | None = None
+    reason: str = ""
+    marks: list[str] = []
+    """What was odd about it without making it void."""
+    figures: dict[str, Any] = {}
+    proof: list[dict[str, Any]] = []
+    watch: dict[str, Any] = {}
+    isolation: str = ""
+    seconds: dict[str, float] = {}
+
+
+class EndLine(_Line):
+    """The last line: the host before and after."""
+
+    event: Literal["end"] = "end"
+    at: datetime
+    verdict: str
+    host_before: str
+    host_after: str
+    host_differences: list[str] = []
+
+
+class Journal:
+    """The journal file of one case."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, line: CaseLine | TrialLine | EndLine) -> None:
+        """Write one line and wait until it is on disk."""
+        text = line.model_dump_json(exclude_defaults=False) + "\n"
+        with self.path.open("a", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def lines(self) -> Iterator[CaseLine | TrialLine | EndLine]:
+        """Everything written; a last line that was cut off by a kill is left out.
+
+        Raises:
+            CaseError: the file is not a journal.
+        """
+        kinds = {"case": CaseLine, "trial": TrialLine, "end": EndLine}
+        try:
+            rows = self.path.read_text(encoding="utf-8").split("\n")
+        except (OSError, UnicodeDecodeError):
+            raise CaseError(f"{self.path} cannot be read; is {self.path.parent} a case folder?") from None
+        for number, row in enumerate(rows, 1):
+            if not row:
+                continue
+            try:
+                body = json.loads(row)
+                yield kinds[body["event"]].model_validate(body)  # type: ignore[misc]
+            except (ValueError, KeyError, TypeError, ValidationError):
+                if number >= len(rows) - 1:
+                    return
+                raise CaseError(f"{self.path}, line {number}, is no line of a journal.") from None
+
+    def case(self) -> CaseLine:
+        """The first line.
+
+        Raises:
+            CaseError: there is none.
+        """
+        for line in self.lines():
+            if isinstance(line, CaseLine):
+                return line
+        raise CaseError(f"{self.path} has no first line; the bisect ended before its first launch. Start it again.")
+
+    def trials(self) -> list[TrialLine]:
+        """All launches, in order."""
+        return [line for line in self.lines() if isinstance(line, TrialLine)]
+
+    def end(self) -> EndLine | None:
+        """The last line, when the bisect came to its end."""
+        ends = [line for line in self.lines() if isinstance(line, EndLine)]
+        return ends[-1] if ends else None

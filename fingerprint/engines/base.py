@@ -1,0 +1,105 @@
+"""What a search has to know of an engine, and how its answers become one figure.
+
+An engine is data, not code: the pages that say "ready", the switches that make a trial readable and timed, the fixed
+requests of a measurement. The host carries it out (`probes.trial`, `probes.measure`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fingerprint.factors.flags import CommandLine
+
+if TYPE_CHECKING:
+    from fingerprint.factors.plan import LaunchPlan
+
+Json = dict[str, Any]
+
+PROMPTS = (
+    "The all-reduce between two ranks takes longer than the layer it follows, so the first thing to look at is",
+    "A verify pass checks every drafted token with one forward of the target model. When it gets slower,",
+    "Write down what the host looked like before anything was changed: packages, patches, variables, clocks.",
+)
+"""Fixed greedy prompts: two launches are compared on the same work or not at all."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine.
+
+    Attributes:
+        name: how noise priors and reports call it.
+        ready_paths: pages that answer 200 once the server is ready, the best first; none of them runs a request.
+        variables: set in the launch of every trial, of either arm.
+        flags: given to every trial, of either arm.
+        metrics: figures that can be compared, the best first.
+        requests: measured requests of a launch; more of them narrow the figure of one launch, not of the launches.
+        max_new_tokens: tokens of each.
+        warmup: requests that are run first and thrown away.
+        settle_s: wait for the engine's counters after a request, in seconds.
+        ready_s: longest time to become ready, in seconds.
+        stop_s: time to end by itself after SIGTERM, in seconds.
+    """
+
+    name: str
+    ready_paths: tuple[str, ...]
+    variables: dict[str, str] = field(default_factory=dict)
+    flags: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    metrics: tuple[str, ...] = ("verify_ms", "cycle_ms")
+    requests: int = 6
+    max_new_tokens: int = 48
+    warmup: int = 2
+    settle_s: float = 0.0
+    ready_s: float = 60.0
+    stop_s: float = 10.0
+
+    def adopt(self, plan: LaunchPlan) -> None:
+        """Make a live server's launch the launch of a trial: its own port, loopback, timers on, titles readable."""
+        line = CommandLine.of(plan.argv)
+        for name in ("--nccl-port", "--dist-init-addr"):
+            line = line.with_flag(name, None)
+        line = line.with_flag("--host", ("127.0.0.1",)).with_flag("--port", ("@PORT@",))
+        for name, words in self.flags.items():
+            line = line.with_flag(name, words)
+        plan.argv = line.argv()
+        plan.variables.update(self.variables)
+
+    def measurement(self) -> Json:
+        """What `probes.measure.measure` is asked for."""
+        return {
+            "prompts": list(PROMPTS),
+            "max_new_tokens": self.max_new_tokens,
+            "warmup": self.warmup,
+            "requests": self.requests,
+            "settle_s": self.settle_s,
+        }
+
+    def trial(self, plan: LaunchPlan) -> Json:
+        """What the host program's `try` is asked for."""
+        return {
+            **plan.to_json(),
+            "ready": {"paths": list(self.ready_paths), "timeout_s": self.ready_s},
+            "measure": self.measurement(),
+            "stop_s": self.stop_s,
+        }
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One launch's measurement, as a number that can be compared with others of the same metric and source."""
+
+    metric: str
+    value: float
+    source: str
+
+
+def figure_of(figures: Json, metrics: tuple[str, ...]) -> Figure | str:
+    """The first of `metrics` that was measured, or why none was."""
+    reasons: list[str] = []
+    for metric in metrics:
+        value = figures.get(metric)
+        if isinstance(value, (int, float)) and value > 0:
+            return Figure(metric, float(value), "engine timer" if metric == "verify_ms" else "stream")
+        reasons.append(f"{metric}: {value.get('unread') if isinstance(value, dict) else value}")
+    return "; ".join(reasons)

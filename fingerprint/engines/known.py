@@ -1,0 +1,42 @@
+"""The engines that are known by their command line."""
+
+from __future__ import annotations
+
+from fingerprint.engines.base import Engine
+from fingerprint.errors import UsageError
+
+REFERENCE = Engine(
+    name="reference",
+    ready_paths=("/ready",),
+    variables={"SPT_NOENV": "1"},
+    flags={"--enable-metrics": ()},
+)
+"""The embedded EAGLE3 server: its counters are exact as soon as a request has ended."""
+
+SGLANG = Engine(
+    name="sglang",
+    ready_paths=("/ready", "/health_generate"),
+    # The first keeps /proc/PID/environ readable behind process titles, the second times every forward segment.
+    variables={"SPT_NOENV": "1", "SGLANG_ENABLE_METRICS_DEVICE_TIMER": "1"},
+    flags={"--enable-metrics": ()},
+    requests=6,
+    max_new_tokens=128,
+    warmup=3,
+    settle_s=1.0,
+    ready_s=1800.0,
+    stop_s=60.0,
+)
+"""SGLang: timer events complete a moment after the request, and SIGTERM is looked at every five seconds."""
+
+_BY_MODULE = {"sglang": SGLANG, "tinyserve": REFERENCE}
+
+
+def engine_of(name: str | None) -> Engine:
+    """The engine that a snapshot's server section names.
+
+    Raises:
+        UsageError: none that is known.
+    """
+    if name in _BY_MODULE:
+        return _BY_MODULE[name]
+    raise UsageError(f"The server is of no engine that fingerprint can launch ({name or 'none was recognised'}).")
