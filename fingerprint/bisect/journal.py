@@ -5,14 +5,13 @@ It is the transaction log of a search: a case is resumed, reported and doubted f
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from fingerprint.errors import CaseError
 
@@ -90,6 +89,11 @@ class EndLine(_Line):
     host_differences: list[str] = []
 
 
+_LINES: TypeAdapter[CaseLine | TrialLine | EndLine] = TypeAdapter(
+    Annotated[CaseLine | TrialLine | EndLine, Field(discriminator="event")]
+)
+
+
 class Journal:
     """The journal file of one case."""
 
@@ -110,7 +114,6 @@ class Journal:
         Raises:
             CaseError: the file is not a journal.
         """
-        kinds = {"case": CaseLine, "trial": TrialLine, "end": EndLine}
         try:
             rows = self.path.read_text(encoding="utf-8").split("\n")
         except (OSError, UnicodeDecodeError):
@@ -119,9 +122,8 @@ class Journal:
             if not row:
                 continue
             try:
-                body = json.loads(row)
-                yield kinds[body["event"]].model_validate(body)  # type: ignore[misc]
-            except (ValueError, KeyError, TypeError, ValidationError):
+                yield _LINES.validate_json(row)
+            except ValidationError:
                 if number >= len(rows) - 1:
                     return
                 raise CaseError(f"{self.path}, line {number}, is no line of a journal.") from None
