@@ -20,6 +20,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 
 from probes.interpreter import Interpreter, deduce
 from probes.reading import Json, read_bytes, read_text, unread
+from probes.secrets import Keeper
 
 _LARGEST_METADATA_BYTES = 4 << 20
 _LARGEST_RECORD_BYTES = 64 << 20
@@ -205,18 +206,43 @@ def _place_independent(path: str) -> Optional[str]:
     return path
 
 
-def _describe(found: Found, keeper: Any) -> Dict[str, Json]:  # noqa: ANN401 - probes.secrets.Keeper
+def record_digest(found: Found) -> Optional[str]:
+    """SHA-256 of what the wheel shipped, the same wherever it is installed; None without a RECORD."""
+    if found.rows is None:
+        return None
+    places = ((_place_independent(row.path), row) for row in found.rows if row.algorithm is not None)
+    lines = sorted(f"{place} {row.digest}" for place, row in places if place is not None)
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def installed(site: str, name: str) -> Optional[Tuple[str, Optional[str]]]:
+    """Version and record digest of the distribution of this name in one directory; None when it is not there."""
+    several = [found for found in _scan(site, {}) if found.name == canonical(name)]
+    return (_winner(several).version, record_digest(_winner(several))) if several else None
+
+
+def _record(found: Found) -> Optional[str]:
+    """The digest of what the wheel shipped, wherever it is installed."""
+    if found.rows is None:
+        return None
+    lines = sorted(
+        f"{place} {row.digest}"
+        for row in found.rows
+        for place in [_place_independent(row.path)]
+        if place is not None and row.algorithm is not None
+    )
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def installed(site: str, name: str) -> Optional[Tuple[str, Optional[str]]]:
+    """The version and RECORD digest of one distribution below `site`; None when it is not there."""
+    several = [found for found in _scan(site, {}) if found.name == canonical(name)]
+    return (several[0].version, _record(several[0])) if several else None
+
+
+def _describe(found: Found, keeper: Keeper) -> Dict[str, Json]:
     path = os.path.join(found.site, found.directory)
     origin, editable = _origin(path)
-    record: Optional[str] = None
-    if found.rows is not None:
-        lines = sorted(
-            f"{place} {row.digest}"
-            for row in found.rows
-            for place in [_place_independent(row.path)]
-            if place is not None and row.algorithm is not None
-        )
-        record = hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
     return {
         "version": found.version,
         "location": found.site,
@@ -225,7 +251,7 @@ def _describe(found: Found, keeper: Any) -> Dict[str, Json]:  # noqa: ANN401 - p
         "requires": found.requires,
         "origin": keeper.text(origin) if origin else None,
         "editable": editable,
-        "record": record,
+        "record": record_digest(found),
     }
 
 

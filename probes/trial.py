@@ -26,7 +26,9 @@ from probes.secrets import Keeper as Secrets
 
 Emit = Callable[[str, Json], None]
 
-_KEEPER = "import sys;sys.dont_write_bytecode=True;sys.path.insert(0,'/proc/self/fd/%d');from probes.keeper import main;main()"
+_KEEPER = (
+    "import sys;sys.dont_write_bytecode=True;sys.path[:0]=['/proc/self/fd/%d'];from probes.keeper import main;main()"
+)
 
 
 class TrialError(Exception):
@@ -159,7 +161,8 @@ class Trials:
                 shutil.rmtree(scratch, ignore_errors=True)
         return {
             "figures": figures, "proof": proved, "watch": watch, "isolation": started["isolation"],
-            "stubborn": stubborn, "seconds": {"prepare": started["prepare_s"], "launch": ready_s, "measure": measure_s, "stop": stop_s,
+            "stubborn": stubborn,
+            "seconds": {"prepare": started["prepare_s"], "launch": ready_s, "measure": measure_s, "stop": stop_s,
                         "whole": time.monotonic() - began},
         }  # fmt: skip
 

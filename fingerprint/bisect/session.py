@@ -142,7 +142,7 @@ class Session:
             return line("void", reason=f"nothing was measured: {figure}", **details)
         if self.metric is not None and (figure.metric, figure.source) != (self.metric, self.source):
             reason = (
-                f"{figure.metric} from the {figure.source} is not comparable with {self.metric} from the {self.source}"
+                f"{figure.metric} of the {figure.source} cannot be compared with {self.metric} of the {self.source}"
             )
             return line("void", reason=reason, **details)
         details |= {"value_ms": figure.value, "metric": figure.metric, "source": figure.source}
