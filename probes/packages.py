@@ -221,25 +221,6 @@ def installed(site: str, name: str) -> Optional[Tuple[str, Optional[str]]]:
     return (_winner(several).version, record_digest(_winner(several))) if several else None
 
 
-def _record(found: Found) -> Optional[str]:
-    """The digest of what the wheel shipped, wherever it is installed."""
-    if found.rows is None:
-        return None
-    lines = sorted(
-        f"{place} {row.digest}"
-        for row in found.rows
-        for place in [_place_independent(row.path)]
-        if place is not None and row.algorithm is not None
-    )
-    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def installed(site: str, name: str) -> Optional[Tuple[str, Optional[str]]]:
-    """The version and RECORD digest of one distribution below `site`; None when it is not there."""
-    several = [found for found in _scan(site, {}) if found.name == canonical(name)]
-    return (several[0].version, _record(several[0])) if several else None
-
-
 def _describe(found: Found, keeper: Keeper) -> Dict[str, Json]:
     path = os.path.join(found.site, found.directory)
     origin, editable = _origin(path)
