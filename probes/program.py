@@ -15,7 +15,7 @@ import threading
 import traceback
 from typing import BinaryIO, Callable, Dict, Optional
 
-from probes import capture, trial
+from probes import capture, measure, trial
 from probes.reading import Json
 
 Emit = Callable[[str, Json], None]
@@ -47,6 +47,7 @@ def serve(stdin: BinaryIO, stdout: BinaryIO, memory: int) -> None:
     trials = trial.Trials(memory)
     calls: Dict[str, Callable[[Json, Emit], Json]] = {
         "capture": capture.capture,
+        "measure": lambda ask, _emit: measure.measure(int(ask["port"]), ask),
         "try": trials.run,
         "prepare": trials.prepare,
         "restore": trials.restore,
@@ -82,6 +83,8 @@ def serve(stdin: BinaryIO, stdout: BinaryIO, memory: int) -> None:
                 conversation.send({"id": number, "result": call(request.get("args"), emit)})
             except trial.TrialError as error:
                 conversation.send({"id": number, "error": str(error), "kind": error.kind})
+            except measure.MeasureError as error:
+                conversation.send({"id": number, "error": str(error), "kind": "measure"})
             except BrokenPipeError:
                 return
             except Exception as error:

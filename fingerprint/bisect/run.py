@@ -1,0 +1,281 @@
+"""A whole bisect, from two snapshots to a case folder with its outcome.
+
+The order keeps the promise to the host: nothing is launched before the host was read and found to be what the new
+snapshot says, and the last thing that happens is that it is read again and compared.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fingerprint import __version__
+from fingerprint.bisect import noise
+from fingerprint.bisect.journal import CaseLine, EndLine, FactorLine
+from fingerprint.bisect.search import Budget, Search
+from fingerprint.bisect.session import Observer, Session
+from fingerprint.bisect.verdict import Then, Verdict
+from fingerprint.capture import capture, store_beside
+from fingerprint.case import Case, Outcome, unseen
+from fingerprint.diff import Comparison, compare
+from fingerprint.engines import Engine, engine_of
+from fingerprint.errors import CaseError, UsageError
+from fingerprint.factors import Evidence, Factor, Found, find, plan_of
+
+if TYPE_CHECKING:
+    from fingerprint.host import HostProgram
+    from snapshots import Snapshot
+
+CHECKED = ("server", "packages", "startup", "trees")
+"""Sections that say what a relaunch would start: these must be on the host as the new snapshot has them."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user can say about a bisect.
+
+    Attributes:
+        folder: the case folder.
+        kept: further folders with kept files, beside the one next to the old snapshot.
+        only: factor ids to search; all when empty.
+        seed: decides between launches of equal worth.
+        launches: most launches.
+        then_old_ms: the old figure of the past, where the old snapshot does not hold it.
+        then_new_ms: the new figure of the past.
+        secret_key: key for secrets' digests, in hexadecimal.
+        pid: the live launcher, where the host runs several servers.
+        port: the same by its port.
+        isolation: `copies` to do without mount namespaces.
+        anyway: go on although the host is not what the new snapshot says.
+        resume: continue the case in `folder`.
+    """
+
+    folder: Path
+    kept: tuple[Path, ...] = ()
+    only: frozenset[str] = frozenset()
+    seed: int = 0
+    launches: int | None = None
+    then_old_ms: float | None = None
+    then_new_ms: float | None = None
+    secret_key: str = "00"  # noqa: S105 - the default is no key
+    pid: int | None = None
+    port: int | None = None
+    isolation: str | None = None
+    anyway: bool = False
+    resume: bool = False
+    now: Callable[[], datetime] = field(default=lambda: datetime.now(timezone.utc))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is known before the first launch."""
+
+    case: Case
+    comparison: Comparison
+    found: Found
+    factors: dict[str, Factor]
+    search: Search
+    engine: Engine
+    evidence: Evidence
+
+
+def bisect(
+    host: HostProgram,
+    old: Snapshot,
+    new: Snapshot,
+    old_path: Path,
+    options: Options,
+    observer: Observer,
+    on_prepared: Callable[[Prepared], None] = lambda _prepared: None,
+) -> tuple[Case, Outcome]:
+    """Find out which difference between two snapshots makes the live server slower.
+
+    Args:
+        host: the program on the host that `new` was taken of.
+        old: the good side.
+        new: the slow side; the server that it describes is running.
+        old_path: the old snapshot's file, beside which kept files lie.
+        options: see there.
+        observer: is told of every launch.
+        on_prepared: is told what will be searched, before the first launch.
+
+    Raises:
+        UsageError: there is nothing to launch, or the host is not what `new` says.
+        FingerprintError: as everything below.
+    """
+    prepared = _prepare(old, new, old_path, options)
+    ask = {"sections": list(CHECKED), "secret_key": options.secret_key, "pid": options.pid, "port": options.port}
+    before = capture(host, ask)
+    _refuse_other_host(new, before, anyway=options.anyway)
+    launcher = before.server.processes.get("launcher")
+    objects = {
+        digest: base64.b64encode(prepared.evidence.get(digest)).decode()
+        for factor in prepared.factors.values()
+        for digest in factor.objects()
+    }
+    pid = launcher.pid if launcher is not None else None
+    host.call("prepare", {"pid": pid, "secret_key": options.secret_key, "objects": objects})
+    on_prepared(prepared)
+    session = Session(
+        host=host,
+        live=new,
+        engine=prepared.engine,
+        factors=prepared.factors,
+        search=prepared.search,
+        journal=prepared.case.journal,
+        observer=observer,
+        isolation=options.isolation,
+        now=options.now,
+    )
+    session.replay()
+    verdict = session.run()
+    after = capture(host, ask)
+    differences = _host_differences(before, after)
+    prepared.case.journal.append(
+        EndLine(
+            at=options.now(),
+            verdict=verdict.kind,
+            host_before=before.id,
+            host_after=after.id,
+            host_differences=differences,
+        )
+    )
+    outcome = Outcome(
+        **dict(verdict),
+        metric=session.metric,
+        source=session.source,
+        fixed=_fixed_lines(prepared.found),
+        unseen=unseen(old, new),
+        revert=_revert(verdict, prepared.factors),
+        host_before=before.id,
+        host_after=after.id,
+        host_differences=differences,
+    )
+    prepared.case.write_outcome(outcome)
+    return prepared.case, outcome
+
+
+def _prepare(old: Snapshot, new: Snapshot, old_path: Path, options: Options) -> Prepared:
+    plan_of(new)  # says what is missing before anything is touched
+    engine = engine_of(new.server.engine)
+    evidence = Evidence((store_beside(old_path), *(store_beside(path / "x") for path in options.kept)))
+    found = find(old, new, evidence)
+    factors = {factor.id: factor for factor in found.factors}
+    if unknown := options.only - factors.keys():
+        raise UsageError(
+            f"{', '.join(sorted(unknown))}: not among the factors; `fingerprint diff --factors` lists them."
+        )
+    if options.only:
+        factors = {name: factor for name, factor in factors.items() if name in options.only}
+    comparison = compare(old, new)
+    likelihood = {
+        difference.factor: difference.likelihood
+        for difference in comparison.differences
+        if difference.factor in factors
+    }
+    prior = {name: max(likelihood.get(name, 0.0), 1e-3) for name in factors} if likelihood else {}
+    then = _then(old, new, engine, options)
+    line = CaseLine(
+        at=options.now(),
+        tool=__version__,
+        target=new.target,
+        old=old.id,
+        new=new.id,
+        seed=options.seed,
+        engine=engine.name,
+        factors=[
+            FactorLine(id=factor.id, old=factor.old_words, new=factor.new_words, revert=factor.revert())
+            for factor in factors.values()
+        ],
+        fixed=_fixed_lines(found),
+        prior=prior,
+        then_old_ms=then.old_ms if then else None,
+        then_new_ms=then.new_ms if then else None,
+        budget=options.launches,
+    )
+    case = _resumed(line, options) if options.resume else Case.create(options.folder, old, new)
+    if options.resume:
+        line = case.journal.case()
+    search = Search(
+        [factor.id for factor in line.factors],
+        prior=line.prior or None,
+        noise=noise.prior(engine.name, engine.metrics[0]),
+        seed=line.seed,
+        then=Then(old_ms=line.then_old_ms, new_ms=line.then_new_ms)
+        if line.then_old_ms is not None and line.then_new_ms is not None
+        else None,
+        budget=Budget(launches=line.budget),
+    )
+    if not options.resume:
+        line = line.model_copy(update={"expected_launches": search.estimate().launches})
+        case.journal.append(line)
+    return Prepared(case, comparison, found, factors, search, engine, evidence)
+
+
+def _resumed(line: CaseLine, options: Options) -> Case:
+    case = Case.open(options.folder)
+    before = case.journal.case()
+    if (before.old, before.new) != (line.old, line.new):
+        raise CaseError(f"{options.folder} is the case of other snapshots; name its own old.json and new.json.")
+    missing = {factor.id for factor in before.factors} - {factor.id for factor in line.factors}
+    if missing:
+        raise CaseError(
+            f"{options.folder} cannot be continued: {', '.join(sorted(missing))} cannot be switched any more."
+        )
+    if case.journal.end() is not None:
+        raise CaseError(f"{options.folder} has come to its end already; `fingerprint report` shows it.")
+    return case
+
+
+def _then(old: Snapshot, new: Snapshot, engine: Engine, options: Options) -> Then | None:
+    """The figures of the past: as given, else as measured when the snapshots were taken, if comparable."""
+    figures = [options.then_old_ms, options.then_new_ms]
+    for place, snapshot in enumerate((old, new)):
+        measured = snapshot.measured
+        if figures[place] is None and measured is not None and measured.metric == engine.metrics[0]:
+            figures[place] = measured.value
+    if figures[0] is None or figures[1] is None:
+        return None
+    return Then(old_ms=figures[0], new_ms=figures[1])
+
+
+def _fixed_lines(found: Found) -> list[FactorLine]:
+    return [FactorLine(id=one.id, old=one.old_words, new=one.new_words, reason=one.reason) for one in found.fixed]
+
+
+def _revert(verdict: Verdict, factors: dict[str, Factor]) -> list[str]:
+    if verdict.kind not in {"attributed", "several", "interaction"}:
+        return []
+    names = sorted(name for culprit in verdict.culprits for name in culprit.factors)
+    return [factors[name].revert() for name in names if name in factors]
+
+
+def _host_differences(before: Snapshot, after: Snapshot) -> list[str]:
+    comparison = compare(before, after)
+    return [f"{one.title}: {one.verdict}" for one in (*comparison.differences, *comparison.not_comparable)]
+
+
+def _refuse_other_host(new: Snapshot, now: Snapshot, *, anyway: bool) -> None:
+    """The host must be what the new snapshot says, or a search would compare something else."""
+    if now.server.status in {"failed", "absent"}:
+        raise UsageError(
+            f"The live server cannot be read: {now.server.reason or 'none is running'}; "
+            "start the server that the new snapshot describes, or capture the present one."
+        )
+    checked = new.model_copy(
+        update={
+            name: type(section)(reason="not asked") for name, section in new.sections().items() if name not in CHECKED
+        }
+    )
+    comparison = compare(checked, now)
+    if comparison.differences and not anyway:
+        lines = [f"{one.title} ({one.verdict})" for one in comparison.differences]
+        more = f" and {len(lines) - 3} more" if len(lines) > 3 else ""
+        raise UsageError(
+            f"The host is not what the new snapshot says: {', '.join(lines[:3])}{more}. "
+            "Capture it again and bisect with that, or use --anyway."
+        )

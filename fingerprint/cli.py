@@ -1,0 +1,227 @@
+"""The `fingerprint` command: parse, call, print.
+
+Results go to standard output, messages to standard error. Exit codes: 0 same or done, 1 differences or a regression
+attributed, 2 trouble; 130 and 143 after Ctrl-C and SIGTERM, with everything put back.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from fingerprint.errors import FingerprintError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from snapshots import Snapshot
+
+app = typer.Typer(
+    name="fingerprint",
+    help="When an LLM server gets slower: what changed on the host, and proof of which change did it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Format = Annotated[str, typer.Option("--format", help="text, json or markdown.")]
+Pid = Annotated[Optional[int], typer.Option(help="Process id of the launcher, where the host runs several servers.")]
+Port = Annotated[Optional[int], typer.Option(help="Port of the server, where the host runs several.")]
+
+
+def _err() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def _load(path: Path) -> Snapshot:
+    from fingerprint.case import load_snapshot
+
+    return load_snapshot(path)
+
+
+def _version(value: bool) -> None:  # noqa: FBT001 - typer's callback
+    if value:
+        from fingerprint import __version__
+
+        _print(f"fingerprint {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def capture(
+    target: Annotated[str, typer.Argument(help="Where: `local`, or a host.")] = "local",
+    output: Annotated[
+        Optional[Path], typer.Option("--output", "-o", help="File to write; default: HOST-TIME.json.")
+    ] = None,
+    pid: Pid = None,
+    port: Port = None,
+    keep: Annotated[
+        Optional[list[str]],
+        typer.Option(
+            help="Package (or pattern) whose files are kept beside the snapshot, so that it can be brought back."
+        ),
+    ] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Also measure the live server and store the figure.")
+    ] = False,
+    verify: Annotated[bool, typer.Option(help="Check installed files against RECORD.")] = True,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but trouble.")] = False,
+) -> None:
+    """Read everything that decides serving speed on a host, without touching it."""
+    from datetime import datetime, timezone
+
+    import snapshots
+    from fingerprint.capture import capture as read
+    from fingerprint.capture import store_beside
+    from fingerprint.host import HostProgram
+    from fingerprint.key import secret_key
+    from fingerprint.measure import measure as measure_live
+    from fingerprint.targets import parse_target
+
+    path = output or Path(f"{target.replace('/', '_')}-{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}.json")
+    with HostProgram(parse_target(target)) as host:
+        ask: dict[str, Any] = {
+            "pid": pid,
+            "port": port,
+            "keep": keep or [],
+            "verify": verify,
+            "secret_key": secret_key(),
+        }
+        snapshot = read(host, ask, store=store_beside(path))
+        if measure:
+            snapshot = snapshot.model_copy(update={"measured": measure_live(host, snapshot)})
+    snapshots.save(snapshot, path)
+    if not quiet:
+        console = _err()
+        for name, section in snapshot.sections().items():
+            words = f": {section.reason}" if section.reason else ""
+            console.print(
+                f"  {name:<10} {section.status:<8} {section.seconds:6.2f} s{words}", markup=False, highlight=False
+            )
+        if snapshot.measured is not None:
+            figure = snapshot.measured
+            console.print(f"  {figure.metric} {figure.value:.2f} ms ({figure.source})", markup=False, highlight=False)
+        console.print(f"{path}: id {snapshot.id[:16]}, {snapshot.seconds:.1f} s", markup=False, highlight=False)
+    if all(section.status in {"failed", "absent"} for section in snapshot.sections().values()):
+        raise typer.Exit(2)
+
+
+@app.command()
+def bisect(
+    old: Annotated[Path, typer.Argument(help="Snapshot of the good time.")],
+    new: Annotated[Path, typer.Argument(help="Snapshot of now; the server that it describes is running.")],
+    target: Annotated[str, typer.Option(help="The host that both were taken of.")] = "local",
+    case: Annotated[Path, typer.Option("--case", help="Folder for everything that comes of it.")] = Path("case"),
+    kept: Annotated[Optional[list[Path]], typer.Option(help="Further folder with a `kept` store in it.")] = None,
+    only: Annotated[Optional[list[str]], typer.Option(help="Search only this factor; may be repeated.")] = None,
+    then_old: Annotated[Optional[float], typer.Option(help="The old figure of the past, in ms.")] = None,
+    then_new: Annotated[Optional[float], typer.Option(help="The new figure of the past, in ms.")] = None,
+    budget: Annotated[Optional[int], typer.Option(help="Most launches.")] = None,
+    seed: Annotated[int, typer.Option(help="Decides between launches of equal worth.")] = 0,
+    pid: Pid = None,
+    port: Port = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the case in the folder.")] = False,
+    anyway: Annotated[bool, typer.Option("--anyway", help="Go on although the host is not what NEW says.")] = False,
+    copies: Annotated[bool, typer.Option("--copies", help="Use copies instead of a private mount namespace.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the verdict.")] = False,
+    format: Annotated[str, typer.Option("--format", help="text or json.")] = "text",  # noqa: A002
+) -> None:
+    """Relaunch the server under the differing factors and say which of them made it slower."""
+    from fingerprint.bisect.run import Options
+    from fingerprint.bisect.run import bisect as run
+    from fingerprint.host import HostProgram
+    from fingerprint.key import secret_key
+    from fingerprint.report import write_reports
+    from fingerprint.report.progress import ProgressObserver
+    from fingerprint.report.terminal import render_terminal
+    from fingerprint.targets import parse_target
+
+    _one_of("--format", format, ("text", "json"))
+    before, after = _load(old), _load(new)
+    options = Options(
+        folder=case,
+        kept=tuple(kept or ()),
+        only=frozenset(only or ()),
+        seed=seed,
+        launches=budget,
+        then_old_ms=then_old,
+        then_new_ms=then_new,
+        secret_key=secret_key(),
+        pid=pid,
+        port=port,
+        isolation="copies" if copies else None,
+        anyway=anyway,
+        resume=resume,
+    )
+    with ProgressObserver(_err(), quiet=quiet) as observer, HostProgram(parse_target(target)) as host:
+        finished, outcome = run(host, before, after, old, options, observer, observer.prepared)
+    write_reports(finished)
+    if format == "json":
+        _print(outcome.model_dump_json(indent=1))
+    else:
+        _print(render_terminal(finished))
+    raise typer.Exit(1 if outcome.culprits else 0)
+
+
+@app.command()
+def restore(target: Annotated[str, typer.Argument(help="Where: `local`, or a host.")] = "local") -> None:
+    """Put back and remove whatever a bisect that was killed has left on a host."""
+    from fingerprint.host import HostProgram
+    from fingerprint.targets import parse_target
+
+    with HostProgram(parse_target(target)) as host:
+        answer = host.call("restore", {})
+    for path in answer["swept"]:
+        _print(f"removed {path}")
+    if not answer["swept"]:
+        _print("nothing was left behind")
+
+
+def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UsageError(f"{option} {value} is not known; use {' or '.join(allowed)}.")
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(143)
+
+
+def main() -> None:
+    """Run the command; expected failures become one sentence and exit code 2."""
+    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGHUP, _terminate)
+    try:
+        app()
+    except FingerprintError as error:
+        sys.stderr.write(f"fingerprint: {error}\n")
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        sys.stderr.write("fingerprint: interrupted; everything was put back\n")
+        raise SystemExit(130) from None
+    except BrokenPipeError:
+        raise SystemExit(0) from None
+
+
+if __name__ == "__main__":
+    main()
