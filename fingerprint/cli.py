@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,8 +31,8 @@ app = typer.Typer(
 )
 
 Format = Annotated[str, typer.Option("--format", help="text, json or markdown.")]
-Pid = Annotated[Optional[int], typer.Option(help="Process id of the launcher, where the host runs several servers.")]
-Port = Annotated[Optional[int], typer.Option(help="Port of the server, where the host runs several.")]
+Pid = Annotated[int | None, typer.Option(help="Process id of the launcher, where the host runs several servers.")]
+Port = Annotated[int | None, typer.Option(help="Port of the server, where the host runs several.")]
 
 
 def _err() -> Console:
@@ -51,7 +51,7 @@ def _load(path: Path) -> Snapshot:
     return load_snapshot(path)
 
 
-def _version(value: bool) -> None:  # noqa: FBT001 - typer's callback
+def _version(value: bool) -> None:
     if value:
         from fingerprint import __version__
 
@@ -72,12 +72,12 @@ def _root(
 def capture(
     target: Annotated[str, typer.Argument(help="Where: `local`, or a host.")] = "local",
     output: Annotated[
-        Optional[Path], typer.Option("--output", "-o", help="File to write; default: HOST-TIME.json.")
+        Path | None, typer.Option("--output", "-o", help="File to write; default: HOST-TIME.json.")
     ] = None,
     pid: Pid = None,
     port: Port = None,
     keep: Annotated[
-        Optional[list[str]],
+        list[str] | None,
         typer.Option(
             help="Package (or pattern) whose files are kept beside the snapshot, so that it can be brought back."
         ),
@@ -133,11 +133,11 @@ def bisect(
     new: Annotated[Path, typer.Argument(help="Snapshot of now; the server that it describes is running.")],
     target: Annotated[str, typer.Option(help="The host that both were taken of.")] = "local",
     case: Annotated[Path, typer.Option("--case", help="Folder for everything that comes of it.")] = Path("case"),
-    kept: Annotated[Optional[list[Path]], typer.Option(help="Further folder with a `kept` store in it.")] = None,
-    only: Annotated[Optional[list[str]], typer.Option(help="Search only this factor; may be repeated.")] = None,
-    then_old: Annotated[Optional[float], typer.Option(help="The old figure of the past, in ms.")] = None,
-    then_new: Annotated[Optional[float], typer.Option(help="The new figure of the past, in ms.")] = None,
-    budget: Annotated[Optional[int], typer.Option(help="Most launches.")] = None,
+    kept: Annotated[list[Path] | None, typer.Option(help="Further folder with a `kept` store in it.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Search only this factor; may be repeated.")] = None,
+    then_old: Annotated[float | None, typer.Option(help="The old figure of the past, in ms.")] = None,
+    then_new: Annotated[float | None, typer.Option(help="The new figure of the past, in ms.")] = None,
+    budget: Annotated[int | None, typer.Option(help="Most launches.")] = None,
     seed: Annotated[int, typer.Option(help="Decides between launches of equal worth.")] = 0,
     pid: Pid = None,
     port: Port = None,

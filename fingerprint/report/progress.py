@@ -13,6 +13,8 @@ from rich.markup import escape
 from rich.status import Status
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from fingerprint.bisect.journal import TrialLine
     from fingerprint.bisect.run import Prepared
     from fingerprint.bisect.search import Search
@@ -38,7 +40,7 @@ class ProgressObserver:
         self._what = ""
         self._unit = ""
 
-    def __enter__(self) -> ProgressObserver:
+    def __enter__(self) -> Self:
         if self._console.is_terminal and not self._quiet:
             self._status = self._console.status("reading the host")
             self._status.start()
