@@ -46,7 +46,10 @@ class Engine:
         return len(self._waiting)
 
     def start(self) -> None:
-        """Start all processes and return when the ranks have their models; raises EOFError if one ends instead."""
+        """Start all processes and wait until the ranks have their models; raises EOFError if one ends instead.
+
+        The first request runs behind the caller's back, so that a child that ends in it is noticed by `watch`.
+        """
         _confine(self.args)
         context = multiprocessing.get_context("spawn")
         parent = os.getpid()
@@ -69,6 +72,9 @@ class Engine:
         threading.Thread(target=self._receive, args=(texts_in,), daemon=True).start()
         for connection in self._requests:
             connection.recv()
+        threading.Thread(target=self._warm_up, daemon=True).start()
+
+    def _warm_up(self) -> None:
         if not self.args.skip_server_warmup:
             for _ in self.generate([1, 2, 3, 4], max_new_tokens=8, ignore_eos=True, stream=False):
                 pass

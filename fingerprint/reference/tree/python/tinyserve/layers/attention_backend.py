@@ -1,6 +1,7 @@
 """Who computes attention, and the cache of keys and values it reads.
 
-`fused` is the kernel of the tiny-kernels package; `native` is the plain reference, one head after the other.
+`fused` is the kernel of the tiny-kernels package; `native` is the reference: one row of one head after the other, its
+softmax accumulated over blocks of keys as flash attention does it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from tiny_kernels import grouped_attention
 
 if TYPE_CHECKING:
     from tinyserve.distributed.communicator import Array
+
+
+_BLOCK = 16
 
 
 class KVCache:
@@ -41,7 +45,7 @@ class AttentionBackend:
 
 
 def native_attention(query: Array, keys: Array, values: Array) -> Array:
-    """The same as `grouped_attention`, head by head and row by row."""
+    """The same as `grouped_attention`, but for rounding."""
     rows, heads, head_dim = query.shape
     group = heads // len(keys)
     first = keys.shape[1] - rows
@@ -49,8 +53,22 @@ def native_attention(query: Array, keys: Array, values: Array) -> Array:
     for head in range(heads):
         key, value = keys[head // group], values[head // group]
         for row in range(rows):
-            seen = first + row + 1
-            scores = key[:seen] @ query[row, head] / np.sqrt(head_dim)
-            weights = np.exp(scores - scores.max())
-            out[row, head] = weights @ value[:seen] / weights.sum()
+            out[row, head] = _online_softmax(query[row, head] * head_dim**-0.5, key, value, first + row + 1)
     return out.reshape(rows, heads * head_dim)
+
+
+def _online_softmax(query: Array, keys: Array, values: Array, seen: int) -> Array:
+    """Softmax(keys @ query) @ values over the first `seen` keys, block by block."""
+    best = -np.inf
+    total = 0.0
+    out = np.zeros(values.shape[1])
+    for begin in range(0, seen, _BLOCK):
+        end = min(begin + _BLOCK, seen)
+        scores = keys[begin:end] @ query
+        new_best = max(best, scores.max())
+        rescale = np.exp(best - new_best)
+        weights = np.exp(scores - new_best)
+        total = total * rescale + weights.sum()
+        out = out * rescale + weights @ values[begin:end]
+        best = new_best
+    return out / total
