@@ -119,7 +119,7 @@ def ties(old: Snapshot, new: Snapshot) -> Iterator[Tie]:
     for here, there in ((after, before), (before, after)):
         for mover in sorted(changed & here.keys()):
             for text in here[mover].requires:
-                requirement = _requirement(text)
+                requirement = requirement_of(text)
                 if requirement is None:
                     continue
                 moved = canonicalize_name(requirement.name)
@@ -146,7 +146,7 @@ _ELSEWHERE = {
 }
 
 
-def _requirement(text: str) -> Requirement | None:
+def requirement_of(text: str) -> Requirement | None:
     """A requirement that holds on a Linux host; None for extras, other platforms and what cannot be parsed."""
     try:
         requirement = Requirement(text)

@@ -1,13 +1,511 @@
-"""Which differences deserve a trial first, with every reason and its source."""
+"""Which differences deserve a trial first, with every reason and its source.
+
+The likelihood of a difference is a sum of reasons in log-odds, squeezed into 0 to 1, so that `--explain` can show all
+of it. Three sorts of reasons: what is known of the name (`fingerprint.knowledge`), what the snapshots show (is the
+library mapped in a rank, has any rank the variable, is the changed code behind a variable that is unset), and what the
+change is (only comments, another build under the same version). It orders; nothing is ever dropped for a low rank.
+"Cannot matter" is said where the snapshots show it, and is then called evidence: a launcher may act on what no rank has.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
 
-from fingerprint.diff import Difference
-from snapshots import Snapshot
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from fingerprint import knowledge
+from fingerprint.causes import ENGINES, mapped_paths, owner_by_directory, requirement_of
+from fingerprint.diff import Difference, Reason
+from fingerprint.hunks import apart
+from fingerprint.knowledge import JUDGEMENT, Known, first
+from fingerprint.views import canonical, version
+from snapshots import Key, LocalFile, Process, Snapshot, Tree
+
+START = -1.0
+"""Log-odds of a difference of which nothing is known: one in four."""
+
+HERE = "the two snapshots"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Both snapshots, with what the rules look up in them."""
+
+    old: Snapshot
+    new: Snapshot
+    differences: dict[Key, Difference]
+
+    @cached_property
+    def ranks(self) -> list[Process]:
+        """The ranks of the new side, or of the old one where the new has none."""
+        for side in (self.new, self.old):
+            found = [process for process in side.server.processes.values() if process.role == "rank"]
+            if found:
+                return found
+        return []
+
+    @cached_property
+    def mapped(self) -> frozenset[str] | None:
+        """Paths of the libraries mapped in any rank, on either side; None where no rank could be read."""
+        readable = [
+            process.libraries
+            for side in (self.old, self.new)
+            for process in side.server.processes.values()
+            if process.role == "rank" and isinstance(process.libraries, dict) and process.libraries
+        ]
+        if not readable:
+            return None
+        return frozenset(library.path or key for libraries in readable for key, library in libraries.items())
+
+    @cached_property
+    def required(self) -> frozenset[str] | None:
+        """Distributions that an engine asks for, directly or not; None without an engine."""
+        known = {**self.old.packages.distributions, **self.new.packages.distributions}
+        pending = [name for name in ENGINES if name in known]
+        if not pending:
+            return None
+        reached: set[str] = set()
+        while pending:
+            name = pending.pop()
+            if name in reached:
+                continue
+            reached.add(name)
+            for text in known[name].requires if name in known else ():
+                requirement = requirement_of(text)
+                if requirement is not None:
+                    pending.append(canonicalize_name(requirement.name))
+        return frozenset(reached)
+
+    def rank_values(self, name: str) -> list[str | None] | None:
+        """A variable's value in every rank of either side; None where no rank could be read."""
+        values = [
+            process.variables.get(name)
+            for side in (self.old, self.new)
+            for process in side.server.processes.values()
+            if process.role == "rank" and isinstance(process.variables, dict)
+        ]
+        return values or None
+
+    def launch_values(self, name: str) -> list[str | None]:
+        """A variable's value in the launch of either side, as far as it can be read."""
+        return [
+            variables.get(name)
+            for side in (self.old, self.new)
+            if (launcher := side.server.processes.get("launcher")) is not None
+            for variables in (launcher.at_exec, launcher.variables)
+            if isinstance(variables, dict)
+        ]
+
+    def local_file(self, difference: Difference) -> tuple[LocalFile | None, LocalFile | None]:
+        """Both sides of a locally changed file."""
+        _, _, root, _, path = difference.key
+        trees = (self.old.trees.trees.get(root), self.new.trees.trees.get(root))
+        old, new = (tree.files.get(path) if isinstance(tree, Tree) else None for tree in trees)
+        return old, new
+
+
+Rule: TypeAlias = Callable[[Difference, Scene], Iterator[Reason]]
+
+_RULES: dict[str, list[Rule]] = {}
+
+
+def _about(*kinds: str) -> Callable[[Rule], Rule]:
+    """Register a rule for kinds of differences; `*` is all of them."""
+
+    def register(rule: Rule) -> Rule:
+        for kind in kinds:
+            _RULES.setdefault(kind, []).append(rule)
+        return rule
+
+    return register
+
+
+def kind_of(key: Key) -> str:
+    """What sort of difference stands under a key."""
+    match key:
+        case ("server", ("variables" | "flags" | "arguments" | "libraries" | "command") as kind, *_):
+            return kind
+        case ("packages", "distributions", "*", _):
+            return "moved"
+        case ("packages", "distributions", *_):
+            return "package"
+        case ("trees", "trees", _, "files", _):
+            return "file"
+        case ("trees", "trees", *_):
+            return "tree"
+        case ("startup", "files", _):
+            return "startup"
+        case ("server", *_):
+            return "process"
+        case _:
+            return "elsewhere"
 
 
 def rank(differences: Iterable[Difference], old: Snapshot, new: Snapshot) -> list[Difference]:
-    """The differences, likeliest first."""
-    return sorted(differences, key=lambda item: item.key)
+    """The differences with their likelihood and its reasons, likeliest first; equal ones by key."""
+    differences = list(differences)
+    scene = Scene(old, new, {item.key: item for item in differences})
+    judged = [_judge(item, scene) for item in differences]
+    return sorted(judged, key=lambda item: (-item.likelihood, item.key))
+
+
+def _judge(difference: Difference, scene: Scene) -> Difference:
+    kind = kind_of(difference.key)
+    reasons = [reason for rule in (*_RULES.get(kind, ()), *_RULES["*"]) for reason in rule(difference, scene)]
+    score = START + sum(reason.weight for reason in reasons)
+    likelihood = round(1 / (1 + math.exp(-score)), 3)
+    return replace(
+        difference, likelihood=likelihood, reasons=tuple(sorted(reasons, key=lambda reason: -abs(reason.weight)))
+    )
+
+
+def _known(table: tuple[Known, ...], name: str, scene: Scene) -> Iterator[Reason]:
+    row = first(table, name)
+    if row is None:
+        return
+    if row.topic == "all-reduce" and len(scene.ranks) == 1 and _one_rank(scene):
+        yield Reason("there is one rank on both sides: nothing is reduced between GPUs", -2.0, HERE)
+    elif row.topic == "nodes" and scene.ranks:
+        yield Reason(row.text + "; all ranks are on one host here", row.weight - 1.2, row.source)
+    else:
+        yield Reason(row.text, row.weight, row.source)
+
+
+def _one_rank(scene: Scene) -> bool:
+    return all(
+        sum(process.role == "rank" for process in side.server.processes.values()) == 1
+        for side in (scene.old, scene.new)
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# variables and flags
+
+
+@_about("variables")
+def _what_a_variable_steers(difference: Difference, scene: Scene) -> Iterator[Reason]:
+    yield from _known(knowledge.VARIABLES, difference.title, scene)
+
+
+@_about("variables")
+def _whether_it_reaches_a_rank(difference: Difference, scene: Scene) -> Iterator[Reason]:
+    values = scene.rank_values(difference.title)
+    if values is None:
+        return
+    if len(set(values)) > 1:
+        yield Reason("the change shows in the ranks", 0.5, HERE)
+    elif values[0] is None:
+        yield Reason("no rank has it: evidence that it does nothing there, unless the launcher acts on it", -2.5, HERE)
+    else:
+        yield Reason(
+            "every rank has the same value on both sides: evidence that the change stops before them", -2.5, HERE
+        )
+
+
+@_about("variables")
+def _whether_the_engine_reads_it(difference: Difference, scene: Scene) -> Iterator[Reason]:
+    for row in knowledge.UNHONOURED:
+        if row.name == difference.title and _covers(scene.new, row.engine, row.versions):
+            yield Reason(f"this version of {row.engine} does not read it; use {row.instead}", -2.5, row.source)
+
+
+@_about("variables")
+def _whether_it_is_a_misspelling(difference: Difference, scene: Scene) -> Iterator[Reason]:
+    twin = misspelling_of(difference.title)
+    if twin is not None:
+        yield Reason(f"nothing reads a variable of this name; {twin} is close", -1.0, "podman-hpc#136")
+    for key, other in scene.differences.items():
+        if key[:2] == ("server", "variables") and misspelling_of(other.title) == difference.title:
+            yield Reason(f"{other.title} came in its place, and nothing reads that", 1.5, "podman-hpc#136")
+
+
+def misspelling_of(name: str) -> str | None:
+    """The well-known prefix that a name just misses, as the whole name would be; None for an ordinary one.
+
+    Only a prefix that is a letter short, long or wrong counts: `CCL_NET_GDR_LEVEL` for `NCCL_NET_GDR_LEVEL`.
+    """
+    head, mark, tail = name.partition("_")
+    if not mark or head in _PREFIXES:
+        return None
+    for prefix in ("NCCL", "SGLANG", "VLLM", "FLASHINFER", "TRITON", "TORCH"):
+        if _one_slip(head, prefix) and (prefix != "NCCL" or tail.split("_")[0] in _NCCL_WORDS):
+            return f"{prefix}_{tail}"
+    return None
+
+
+_PREFIXES = frozenset({"NCCL", "RCCL", "SGLANG", "SGL", "VLLM", "FLASHINFER", "TRITON", "TORCH", "HCCL", "ONECCL"})
+_NCCL_WORDS = frozenset(
+    {"ALGO", "BUFFSIZE", "CROSS", "CUMEM", "DEBUG", "GRAPH", "IB", "LAUNCH", "LL", "MAX", "MIN", "NET", "NTHREADS"}
+    | {"NVB", "NVLS", "P2P", "PROTO", "PXN", "SHM", "SOCKET", "TOPO"}
+)
+
+
+def _one_slip(word: str, wanted: str) -> bool:
+    """Whether one inserted, dropped, replaced or swapped letter makes `word` of `wanted`."""
+    if abs(len(word) - len(wanted)) > 1 or word == wanted:
+        return False
+    if len(word) == len(wanted):
+        apart_at = [at for at, pair in enumerate(zip(word, wanted, strict=True)) if pair[0] != pair[1]]
+        swapped = (
+            len(apart_at) == 2 and word[apart_at[0]] == wanted[apart_at[1]] and word[apart_at[1]] == wanted[apart_at[0]]
+        )
+        return len(apart_at) == 1 or (swapped and apart_at[1] == apart_at[0] + 1)
+    longer, shorter = (word, wanted) if len(word) > len(wanted) else (wanted, word)
+    return any(longer[:at] + longer[at + 1 :] == shorter for at in range(len(longer)))
+
+
+@_about("flags")
+def _what_a_flag_steers(difference: Difference, scene: Scene) -> Iterator[Reason]:
+    yield from _known(knowledge.FLAGS, canonical(difference.title), scene)
+
+
+@_about("arguments")
+def _what_an_argument_steers(difference: Difference, scene: Scene) -> Iterator[Reason]:
+    yield from _known(knowledge.FLAGS, canonical("--" + difference.key[2]), scene)
+
+
+@_about("package", "tree")
+def _a_default_that_moved_with_the_engine(difference: Difference, scene: Scene) -> Iterator[Reason]:
+    moved = [
+        item
+        for item in scene.differences.values()
+        if item.group == difference.key and item.key[:2] == ("server", "arguments")
+    ]
+    telling = [
+        item for item in moved if (row := first(knowledge.FLAGS, canonical("--" + item.key[2]))) and row.weight > 1
+    ]
+    if telling:
+        names = ", ".join(sorted(item.key[2] for item in telling)[:3])
+        yield Reason(f"with it the server resolved another {names}, which no flag asked for", 1.0, HERE)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# packages and libraries
+
+
+@_about("package")
+def _what_a_package_does(difference: Difference, scene: Scene) -> Iterator[Reason]:
+    yield from _known(knowledge.PACKAGES, difference.title, scene)
+
+
+@_about("package")
+def _whether_a_rank_has_it_mapped(difference: Difference, scene: Scene) -> Iterator[Reason]:
+    if scene.mapped is None:
+        return
+    name = difference.title
+    mine = [path for path in scene.mapped if owner_by_directory(_inside(path), [name]) == name]
+    if mine:
+        yield Reason(f"{mine[0].rpartition('/')[2]} of it is mapped in a rank", 0.7, HERE)
+        return
+    files = {**scene.old.packages.files.get(name, {}), **scene.new.packages.files.get(name, {})}
+    libraries = [path for path in files if path.endswith(".so") or ".so." in path]
+    if libraries:
+        yield Reason(
+            "it has shared libraries and no rank has one mapped: evidence that its code is not in use", -1.5, HERE
+        )
+
+
+def _inside(path: str) -> str:
+    return path.rpartition("/site-packages/")[2].rpartition("/dist-packages/")[2]
+
+
+@_about("package")
+def _whether_the_engine_asks_for_it(difference: Difference, scene: Scene) -> Iterator[Reason]:
+    if scene.required is not None and len(scene.required) > 1 and difference.title not in scene.required:
+        yield Reason("nothing that the engine requires asks for it", -1.0, HERE)
+
+
+@_about("package")
+def _what_of_a_package_changed(difference: Difference, _scene: Scene) -> Iterator[Reason]:
+    if difference.note == "same version, other contents":
+        yield Reason(
+            "its contents changed under the same version, so nobody chose the change by name", 0.6, "sglang#20023"
+        )
+    if difference.note == "same version":
+        yield Reason("neither its version nor its contents changed", -1.5, HERE)
+    files = [change.key[3:] for change in difference.changes if change.key[1] == "files"]
+    if files and difference.note == "same version, other contents":
+        rows = [row for path in files if (row := first(knowledge.PATHS, "/".join(path)))]
+        if all(row.weight < -2 for row in rows):
+            yield Reason("only files changed that no process of a server imports", -2.0, HERE)
+        elif best := max(rows, key=lambda row: row.weight, default=None):
+            yield Reason(f"among the changed files: {best.text}", max(0.0, best.weight - 1.0), best.source)
+
+
+@_about("package")
+def _what_the_new_engine_no_longer_reads(difference: Difference, scene: Scene) -> Iterator[Reason]:
+    for row in knowledge.UNHONOURED:
+        honoured_before = not _covers(scene.old, row.engine, row.versions)
+        dropped = row.engine == difference.title and honoured_before and _covers(scene.new, row.engine, row.versions)
+        if dropped and any(scene.launch_values(row.name)):
+            yield Reason(f"{row.name} is set and the new version no longer reads it ({row.instead})", 1.5, row.source)
+
+
+def _covers(side: Snapshot, engine: str, versions: str) -> bool:
+    dist = side.packages.distributions.get(engine)
+    known = version(dist.version if dist is not None and isinstance(dist.version, str) else None)
+    return known is not None and SpecifierSet(versions).contains(known, prereleases=True)
+
+
+@_about("moved")
+def _a_place_is_no_content(_difference: Difference, _scene: Scene) -> Iterator[Reason]:
+    yield Reason("the same contents lie in another place", -2.0, HERE)
+
+
+@_about("libraries")
+def _what_a_library_does(difference: Difference, scene: Scene) -> Iterator[Reason]:
+    paths = mapped_paths(scene.new, difference.key[2]) or mapped_paths(scene.old, difference.key[2])
+    name = difference.title.lower()
+    guess = next(
+        (word for word in ("nccl", "cublas", "cudnn", "triton", "flashinfer", "sgl_kernel", "torch") if word in name),
+        "",
+    )
+    guess = {"cublas": "nvidia-cublas", "cudnn": "nvidia-cudnn", "sgl_kernel": "sgl-kernel"}.get(guess, guess)
+    if name.startswith("libcuda.so"):
+        yield Reason("the driver's own library", 1.6, "open-gpu-kernel-modules#1001")
+    elif guess:
+        yield from _known(knowledge.PACKAGES, guess, scene)
+    else:
+        yield Reason(
+            f"a library of the {'serving environment' if any('-packages/' in path for path in paths) else 'system'}",
+            -0.6,
+            JUDGEMENT,
+        )
+    if difference.note == "the same build":
+        yield Reason("the build is the same on both sides", -2.5, HERE)
+    elif difference.group is None:
+        yield Reason("no package changed that would have brought it", 0.7, HERE)
+    if any(role.startswith("rank") for role in difference.where):
+        yield Reason("a rank has it mapped", 0.4, HERE)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# trees and startup files
+
+
+@_about("tree")
+def _what_a_commit_holds(difference: Difference, _scene: Scene) -> Iterator[Reason]:
+    if difference.key[-1] == "commit":
+        yield Reason("all code of the tree may be another one", 1.8, "sglang#28224")
+    else:
+        yield Reason("the server imports from this tree", 0.8, HERE)
+
+
+@_about("file")
+def _what_a_file_does(difference: Difference, scene: Scene) -> Iterator[Reason]:
+    yield from _known(knowledge.PATHS, difference.key[-1], scene)
+
+
+@_about("file")
+def _whether_the_server_imports_it(difference: Difference, scene: Scene) -> Iterator[Reason]:
+    tree = scene.new.trees.trees.get(difference.key[2])
+    if isinstance(tree, Tree) and tree.imports:
+        path = difference.key[-1]
+        if not any(
+            path.startswith(directory.strip("./") + "/") or directory.strip("./") == "" for directory in tree.imports
+        ):
+            yield Reason("the server does not import from that directory: evidence that it does not run", -2.0, HERE)
+
+
+@_about("file")
+def _what_its_hunks_do(difference: Difference, scene: Scene) -> Iterator[Reason]:
+    old, new = scene.local_file(difference)
+    patches = [file.patch if file is not None and isinstance(file.patch, str) else "" for file in (old, new)]
+    gone, come, _ = apart(patches[0], patches[1])
+    lines = [line for hunk in (*gone, *come) for line in (*hunk.added, *hunk.removed)]
+    if not lines:
+        return
+    if all(_is_comment(line) for line in lines):
+        yield Reason("only comments and blank lines changed", -3.0, HERE)
+        return
+    added = "\n".join(line for hunk in come for line in hunk.added) + "\n".join(
+        line for hunk in gone for line in hunk.removed
+    )
+    if knowledge.WAITS.search(added):
+        yield Reason(f"it touches a wait: {_first_line(lines, knowledge.WAITS.search)}", 1.0, "sglang#26171")
+    if knowledge.COLLECTIVES.search(added):
+        yield Reason(f"it touches a collective: {_first_line(lines, knowledge.COLLECTIVES.search)}", 0.8, JUDGEMENT)
+    yield from _gates([line for hunk in (*gone, *come) for line in hunk.added], scene)
+
+
+def _is_comment(line: str) -> bool:
+    text = line.strip()
+    return not text or text.startswith(("#", "//"))
+
+
+def _first_line(lines: list[str], search: Callable[[str], object]) -> str:
+    return next(line.strip() for line in lines if search(line))[:80] if any(map(search, lines)) else ""
+
+
+def _gates(added: list[str], scene: Scene) -> Iterator[Reason]:
+    """A variable that the changed code asks for: unset everywhere, its branch is probably not taken."""
+    names = sorted({found["name"] for line in added for found in knowledge.GATES.finditer(line)})
+    for name in names:
+        values = (scene.rank_values(name) or []) + scene.launch_values(name)
+        if values and not any(value is not None for value in values):
+            yield Reason(
+                f"the changed code asks for {name}, which neither the launch nor any rank has: evidence, not proof,"
+                " that it keeps to its default",
+                -1.5,
+                HERE,
+            )
+        elif values:
+            yield Reason(f"the changed code asks for {name}, which is set here", 0.5, HERE)
+
+
+@_about("startup")
+def _what_a_startup_file_does(difference: Difference, scene: Scene) -> Iterator[Reason]:
+    name = difference.title
+    files = [side.startup.files.get(name) for side in (scene.old, scene.new)]
+    if difference.note == "the same contents in another place":
+        yield Reason("its contents are the same", -1.5, HERE)
+    if knowledge.BENIGN_STARTUP.fullmatch(name):
+        yield Reason("a packaging tool writes it", -1.2, JUDGEMENT)
+    elif any(file is not None and file.runs_code for file in files):
+        yield Reason("it runs in every Python process before the server's first line", 1.8, "kvcached#328, EXL3#15")
+    else:
+        yield Reason("it only adds a directory to the import path", 0.2, JUDGEMENT)
+    text = "\n".join(file.text for file in files if file is not None and isinstance(file.text, str))
+    names = sorted({found["name"] for found in knowledge.GATES.finditer(text)})
+    best = max(
+        (row for name in names if (row := first(knowledge.VARIABLES, name))), key=lambda row: row.weight, default=None
+    )
+    if best is not None and best.weight > 0:
+        yield Reason(f"it names {', '.join(names[:3])}: {best.text}", 0.5, best.source)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# processes, and everything else
+
+
+@_about("process", "command")
+def _what_a_process_property_does(difference: Difference, scene: Scene) -> Iterator[Reason]:
+    match difference.key:
+        case (_, "processes", _):
+            yield Reason("the server is made of other processes", 1.2, HERE)
+        case (_, "command"):
+            yield Reason("the server is started by another program", 0.8, HERE)
+        case _:
+            yield from _known(knowledge.PROCESSES, difference.key[-1], scene)
+
+
+@_about("elsewhere")
+def _what_a_host_property_does(difference: Difference, scene: Scene) -> Iterator[Reason]:
+    yield from _known(knowledge.ELSEWHERE, difference.name, scene)
+
+
+@_about("*")
+def _what_acceptance_says(difference: Difference, scene: Scene) -> Iterator[Reason]:
+    """Where the accept length moved, what decides acceptance comes first."""
+    lengths = [side.measured.accept_length if side.measured else None for side in (scene.old, scene.new)]
+    if lengths[0] is None or lengths[1] is None or abs(lengths[1] - lengths[0]) < 0.05 * lengths[0]:
+        return
+    if "draft" in difference.name or "speculative" in difference.name or difference.section == "models":
+        yield Reason(
+            f"the accept length went from {lengths[0]:.2f} to {lengths[1]:.2f}, and this decides it", 1.0, HERE
+        )

@@ -1,0 +1,481 @@
+"""What is known of names: which part of a verify step each can touch, how strongly, and who says so.
+
+Tables only; `fingerprint.ranking` applies them. A weight is in log-odds: 2 makes a difference about seven times
+likelier to be worth a trial, -2 seven times less. The first row of a table that matches a name counts. Weights are
+judgement, written down where they can be argued with; sources are public reports, documentation, or measurements (two
+H200 with NVLink, SGLang 0.5.14, NCCL 2.28.9, EAGLE3; one launch per row unless said otherwise).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+GRAPHS_OFF = "measured: 16-18 ms instead of 3.6 ms a cycle without CUDA graphs on one H200, SGLang 0.5.14"
+NCCL_MOVES_VERIFY = (
+    "measured on two H200: NCCL_PROTO=Simple +25 %, NCCL_P2P_DISABLE=1 +9 %, NCCL_PROTO=LL +2 % GPU verify time"
+)
+COLD_CACHE = "measured: emptied JIT caches made a start 106 s instead of 32 s and moved steady verify time by under 1 %"
+CUSTOM_ALL_REDUCE = "measured on two H200: custom all-reduce 11 % less GPU verify time than NCCL"
+JUDGEMENT = "general knowledge"
+
+
+@dataclass(frozen=True)
+class Known:
+    """One row: names that match `pattern` as a whole, why they matter, how much, and the source.
+
+    Attributes:
+        topic: `all-reduce` marks what only matters with more than one rank; `nodes` what needs more than one node.
+    """
+
+    pattern: re.Pattern[str]
+    weight: float
+    text: str
+    source: str = JUDGEMENT
+    topic: str = ""
+
+
+def _row(pattern: str, weight: float, text: str, source: str = JUDGEMENT, topic: str = "") -> Known:
+    return Known(re.compile(pattern, re.VERBOSE | re.IGNORECASE), weight, text, source, topic)
+
+
+def first(table: tuple[Known, ...], name: str) -> Known | None:
+    """The first row whose pattern matches the whole name."""
+    return next((row for row in table if row.pattern.fullmatch(name)), None)
+
+
+_ALL_REDUCE_PATH = "it decides how the all-reduce that every verify step waits for is carried out"
+
+VARIABLES = (
+    _row(r".*(TOKEN|PASSWORD|SECRET|API_?KEY|CREDENTIALS?)", -2.5, "a credential decides no kernel"),
+    _row(r"NCCL_(DEBUG.*|RAS_.*|WORK_FIFO.*)", -0.7, "it is about NCCL's logs, not its transport"),
+    _row(
+        r"NCCL_(IB|NET|SOCKET|CROSS_NIC|OOB|COLLNET)_?.*",
+        1.2,
+        "it steers NCCL between nodes",
+        "nccl#1676, podman-hpc#136",
+        "nodes",
+    ),
+    _row(r"(NCCL|RCCL)_.*", 2.3, _ALL_REDUCE_PATH, NCCL_MOVES_VERIFY, "all-reduce"),
+    _row(r"CUDA_LAUNCH_BLOCKING", 3.0, "every kernel launch waits for the one before", "CUDA programming guide"),
+    _row(r"TRITON_INTERPRET", 3.0, "kernels run in Python", "Triton documentation"),
+    _row(
+        r"(OMP|MKL|OPENBLAS|KMP|NUMEXPR|VECLIB)_.*",
+        1.6,
+        "thread pools compete with the scheduler, worst under a CPU quota",
+        "vllm#49013, ollama#17916",
+    ),
+    _row(r"LD_(PRELOAD|LIBRARY_PATH|AUDIT)", 1.9, "it decides which shared objects are loaded", "vllm#33041"),
+    _row(r"(CUDA|NVIDIA|HIP|ROCR)_VISIBLE_DEVICES", 1.4, "other GPUs stand behind other links", "sglang#1137"),
+    _row(r"CUDA_DEVICE_(MAX_CONNECTIONS|ORDER)", 1.0, "it changes how launches are queued, or which GPU is which"),
+    _row(r"(TORCHDYNAMO_DISABLE|TORCH_COMPILE_DISABLE)", 1.6, "compiled code falls back to eager"),
+    _row(
+        r"PYTHON(DEVMODE|MALLOC|TRACEMALLOC|PROFILE.*|ASYNCIODEBUG|FAULTHANDLER|NODEBUGRANGES)",
+        1.6,
+        "it slows every Python step of the host path",
+        "Python documentation",
+    ),
+    _row(r"PYTHON(PATH|HOME|SAFEPATH|NOUSERSITE)", 1.4, "it decides which code is imported", "Hyperloom#968"),
+    _row(r"PYTHON.*", -0.8, "it seldom touches the speed of a running server"),
+    _row(r"[A-Z]+_?(LOG|LOGGING|METRICS|TRACE|OTEL|STATS)_?.*", -0.4, "logging and metrics cost host time at most"),
+    _row(
+        r".*(CACHE|WORKSPACE)_?(DIR|BASE|PATH|HOME|ROOT).*|HF_HOME",
+        -0.6,
+        "it moves a cache: the first requests pay, steady verify time does not",
+        COLD_CACHE,
+    ),
+    _row(
+        r"(SGLANG|SGL|VLLM|TLLM|TRTLLM)_.*(ALL_?REDUCE|NCCL|SYMM_?MEM|P2P|PCIE_IPC).*",
+        2.3,
+        _ALL_REDUCE_PATH,
+        CUSTOM_ALL_REDUCE,
+        "all-reduce",
+    ),
+    _row(
+        r"(SGLANG|SGL|VLLM)_.*(GRAPH|EAGER).*",
+        2.4,
+        "it decides whether a step is a recorded graph or separate launches",
+        GRAPHS_OFF,
+    ),
+    _row(
+        r"(SGLANG|SGL|VLLM)_.*(ATTN|ATTENTION|FLASHINFER|FA3|SPLITKV|KV_SPLITS|MLA).*",
+        2.2,
+        "it chooses the attention kernel of the verify step",
+        "sglang#5630, vllm#39965",
+    ),
+    _row(
+        r"(SGLANG|SGL|VLLM)_.*(SPEC|VERIFY|DRAFT|EAGLE|ACC_LEN).*",
+        2.2,
+        "it steers speculative decoding itself",
+        "sglang#12411",
+    ),
+    _row(
+        r"(SGLANG|SGL|VLLM)_.*(MOE|FP8|FP4|GEMM|QUANT|MARLIN).*",
+        1.8,
+        "it chooses the matrix kernels",
+        "vllm#42096, sglang#32787",
+    ),
+    _row(
+        r"(SGLANG|SGL|VLLM)_.*(NUMA|AFFINITY|OVERLAP|SCHED|ASYNC|CHECK|SANITY|DEBUG|ASSERT).*",
+        1.5,
+        "it changes the scheduler's own work in every step",
+        "srt-slurm#332",
+    ),
+    _row(r"(SGLANG|SGL|VLLM|TLLM|TRTLLM|FLASHINFER|DG|CUTE_DSL)_.*", 0.9, "the engine or its kernels read it"),
+    _row(r"(TRITON|TORCHINDUCTOR|TORCH|PYTORCH|CUBLAS|CUDNN|CUDA)_.*", 0.9, "the kernel libraries read it"),
+    _row(r"(MALLOC_.*|GLIBC_TUNABLES)", 0.5, "it changes the host's allocator"),
+    _row(
+        r"(HF|HUGGINGFACE|TRANSFORMERS|TOKENIZERS|HUB)_.*",
+        -1.0,
+        "it is about loading models and tokenizers, before any verify step",
+    ),
+    _row(r"PATH", -0.2, "it decides which programs a JIT compiler finds"),
+    _row(
+        r"(VIRTUAL_ENV|CONDA|MAMBA|PYENV|UV|PIP|NVM|CARGO|GIT|HOMEBREW)_?.*",
+        -1.5,
+        "it steers tools that a running server does not use",
+    ),
+    _row(
+        r"(LANG|LANGUAGE|LC_.*|TZ|HOME|USER|LOGNAME|SHELL|TMPDIR|MAIL|SLURM_.*|KUBERNETES_.*|.*_SERVICE_HOST)",
+        -2.0,
+        "it describes the session, not the server",
+    ),
+    _row(r"(UCX|NVSHMEM|GLOO|MASTER|DEEPEP)_.*", 0.6, "it steers communication between nodes", JUDGEMENT, "nodes"),
+    _row(r".*", -0.7, "no library of the serving path is known to read it"),
+)
+
+FLAGS = (
+    _row(
+        r"--(enforce-eager|(disable|enable)-.*cuda-graph.*|cuda-graph-(backend|config).*)",
+        2.6,
+        "it decides whether a step is a recorded graph or separate launches",
+        GRAPHS_OFF,
+    ),
+    _row(r"--cuda-graph-.*", 1.8, "batch sizes without a recorded graph are launched kernel by kernel", GRAPHS_OFF),
+    _row(
+        r"--(disable-custom-all-reduce|.*all-?reduce.*|enable-mscclpp|enable-.*symm-mem|enable-nccl-nvls|enable-p2p-check)",
+        2.3,
+        _ALL_REDUCE_PATH,
+        CUSTOM_ALL_REDUCE,
+        "all-reduce",
+    ),
+    _row(
+        r"--(speculative|spec)-.*(path|model|revision|token-map)",
+        2.4,
+        "another draft accepts other tokens",
+        "NeMo-RL#3960",
+    ),
+    _row(
+        r"--(speculative|spec|num-speculative|eagle|enable-multi-layer-eagle).*",
+        2.3,
+        "it changes the shape of every verify step",
+        "sglang#21272",
+    ),
+    _row(
+        r"--.*(attention-backend|attn-backend|flashinfer-mla|attention-mode)",
+        2.4,
+        "it chooses the attention kernel of the verify step",
+        "sglang#5630, sglang#4360",
+    ),
+    _row(
+        r"--(model|model-path|revision|load-format|tokenizer-path)", 1.8, "it names other weights or another tokenizer"
+    ),
+    _row(r"--(tp|tp-size|tensor-parallel-size|pp-size|dp-size|ep-size|nnodes)", 2.4, "every step is split another way"),
+    _row(
+        r"--(dtype|quantization|kv-cache-dtype|.*gemm.*|.*moe-.*|torchao-config)",
+        2.0,
+        "it chooses the matrix kernels or the width of their numbers",
+        "sglang#32787",
+    ),
+    _row(r"--(enable|disable)-torch-compile.*|--compilation-config", 1.6, "it decides which kernels are fused"),
+    _row(
+        r"--(disable-overlap-schedule|num-continuous-decode-steps|async-scheduling|enable-two-batch-overlap|numa-node|gc-threshold|sleep-on-idle|stream-interval|.*-recv-.*)",
+        1.6,
+        "it changes the scheduler's own work in every step",
+        "vllm#24799",
+    ),
+    _row(
+        r"--(page-size|block-size|triton-attention-.*|sampling-backend|enable-deterministic-.*|device)",
+        1.4,
+        "kernels of the verify step take it as a parameter",
+    ),
+    _row(
+        r"--(context-length|max-model-len|chunked-prefill-size|max-prefill-tokens|enable-mixed-chunk|schedule-policy)",
+        0.5,
+        "it shapes batches; one verify step alone does not see it",
+    ),
+    _row(
+        r"--(max-running-requests|max-num-seqs|mem-fraction-static|gpu-memory-utilization|max-total-tokens|disable-radix-cache)",
+        0.4,
+        "it bounds how much runs at once",
+    ),
+    _row(r"--.*(lora|hicache|offload).*", 1.2, "weights or cache may come from elsewhere during a step"),
+    _row(
+        r"--.*(log|metric|trace|trust-remote|served-model|chat-template|parser|timeout|api-key|watchdog|warmup|grammar).*",
+        -1.2,
+        "it works outside the verify step",
+    ),
+    _row(r".*", 0.3, "the launch asks for something else"),
+)
+
+PACKAGES = (
+    _row(
+        r"sglang|vllm|tensorrt-llm|lmdeploy",
+        2.0,
+        "it is the engine: scheduler, graphs and kernel choice",
+        "sglang#7070, vllm#53241",
+    ),
+    _row(r"(sgl|sglang)-(kernel|fa4|flash-.*|deep-gemm|router)", 2.0, "the engine's own kernels", "sglang#7070"),
+    _row(
+        r"flashinfer(-.*)?",
+        2.3,
+        "attention, sampling and all-reduce kernels of the verify step",
+        "vllm#44808, flashinfer#3935",
+    ),
+    _row(r"(nvidia-)?(nccl|rccl)(-.*)?", 2.2, _ALL_REDUCE_PATH, "nccl#837, pytorch#127077, sglang#5980", "all-reduce"),
+    _row(
+        r"triton(-.*)?|pytorch-triton(-.*)?",
+        2.2,
+        "it compiles the kernels, and tuned configurations are looked up by its version",
+        "vllm#4509, sglang#7070, sglang#20023",
+    ),
+    _row(r"torch", 1.8, "dispatch, graphs and the libraries that it pins", "pytorch#127077"),
+    _row(r"nvidia-cublas(-.*)?", 1.8, "the matrix kernels", "TensorRT-LLM#16623"),
+    _row(r"nvidia-cud(nn|nn-frontend)(-.*)?", 1.0, "some attention and normalisation kernels"),
+    _row(r"nvidia-(nvshmem|nvjitlink|cuda-nvrtc|cuda-runtime|cuda-nvcc)(-.*)?", 0.6, "it compiles or launches kernels"),
+    _row(r"nvidia-(cutlass-dsl.*)", 1.6, "matrix and attention kernels are generated with it"),
+    _row(r"nvidia-.*", -0.2, "a CUDA library off the verify path"),
+    _row(
+        r"flash-attn.*|fa3|xformers|aiter.*|kernels|quack-kernels|tilelang|deep-?gemm|deep-?ep|apache-tvm-ffi|mscclpp|cuda-python|cuda-bindings",
+        1.7,
+        "kernels of the serving path",
+        "aiter#4050",
+    ),
+    _row(
+        r"transformers",
+        1.0,
+        "model configuration and tokenisation: it has changed cache sizing and prompt length before",
+        "sglang#25315, torch-xpu-ops#3368",
+    ),
+    _row(
+        r"compressed-tensors|torchao|bitsandbytes|auto-?gptq|llm-?compressor",
+        1.0,
+        "it decides how quantised weights are run",
+        "vllm#42096",
+    ),
+    _row(
+        r"torchvision|torchaudio|torchcodec|pillow|decord.*|soundfile",
+        -1.5,
+        "it serves images and sound, not text decoding",
+    ),
+    _row(
+        r"xgrammar|llguidance|outlines.*|lm-format-enforcer",
+        -0.3,
+        "only requests with structured output use it",
+        "vllm#49013",
+    ),
+    _row(
+        r"tokenizers|sentencepiece|tiktoken|safetensors|huggingface-hub|hf-.*",
+        -0.4,
+        "it works before and after a step, not in it",
+    ),
+    _row(
+        r"numpy|numba|msgspec|orjson|pyzmq|uvloop|setproctitle|psutil|ray|cloudpickle|msgpack.*",
+        0.0,
+        "it is part of the host path between steps",
+    ),
+    _row(
+        r"(pytest|ruff|black|mypy|isort|flake8|pre-commit|ipython|jupyter|notebook|matplotlib|pandas|datasets|pip|setuptools|wheel|uv|build|sphinx|tox|coverage).*",
+        -2.2,
+        "a tool that a running server does not import",
+    ),
+    _row(
+        r"(fastapi|starlette|uvicorn|httpx?|aiohttp|requests|urllib3|pydantic|prometheus|opentelemetry|openai|anthropic|protobuf|grpcio).*",
+        -1.2,
+        "it serves HTTP around the steps",
+    ),
+    _row(r".*", -0.8, "it is not known to be on the verify path"),
+)
+
+PATHS = (
+    _row(
+        r"(.*/)?(docs?|documentation|tests?|test_[^/]*|benchmarks?|examples?|\.github|assets|docker|scripts/ci)(/.*)?|.*\.(md|rst|txt|png|svg|ipynb|yml)|(.*/)?(LICENSE|\.git[a-z]+|\.pre-commit.*)",
+        -3.0,
+        "no process of a server imports it",
+    ),
+    _row(r".*(speculative|eagle|spec_|draft|verify).*", 2.4, "speculative decoding itself"),
+    _row(r".*(cuda_graph|graph_runner|graph_capture).*", 2.2, "recording and replaying the step's graph", GRAPHS_OFF),
+    _row(
+        r".*(all_?reduce|pynccl|parallel_state|communicat|/distributed/|nccl|symm_mem).*",
+        2.3,
+        _ALL_REDUCE_PATH,
+        CUSTOM_ALL_REDUCE,
+        "all-reduce",
+    ),
+    _row(
+        r".*(attention|flashinfer|flash_attn|/attn|mla|triton_ops).*",
+        2.2,
+        "the attention of the verify step",
+        "sglang#27382",
+    ),
+    _row(r".*(\.cu|\.cuh|\.cpp|csrc/.*|kernels?/.*)", 1.9, "kernel code"),
+    _row(
+        r".*configs?/.*\.(json|csv)|.*tuned.*\.(json|csv)",
+        1.8,
+        "a tuned kernel configuration",
+        "aiter#4050, sglang#5716",
+    ),
+    _row(
+        r".*(gemm|moe|quantization|layernorm|linear|rotary|sampler|logits).*",
+        1.8,
+        "a layer that every verify step runs",
+        "sglang#32787",
+    ),
+    _row(r".*(model_runner|model_executor|worker|/models/|/layers/|forward_batch).*", 1.7, "it runs in every step"),
+    _row(r".*(scheduler|schedule_|overlap|batch|mem_cache|memory_pool|radix).*", 1.4, "the host's work between steps"),
+    _row(
+        r".*(structured_output|grammar|constrained).*", 0.3, "only requests with structured output run it", "vllm#49013"
+    ),
+    _row(r".*(environ|server_args|arg_groups|config).*\.py", 1.0, "defaults are decided there"),
+    _row(
+        r".*(entrypoints|openai|http_server|api_server|tokenizer|detokenizer|tool_call|parser|function_call|reasoning).*",
+        -0.6,
+        "it works around the steps, not in them",
+    ),
+    _row(r".*\.(py|so|pyx|pyi)", 0.3, "code of the engine"),
+    _row(r".*", -0.8, "not code that is known to run"),
+)
+
+PROCESSES = (
+    _row(r"affinity", 1.6, "which cores the host path may use", "srt-slurm#332"),
+    _row(r"nice|policy|priority", 1.2, "whether the host path is preferred or pushed aside"),
+    _row(r"executable|version", 0.8, "another Python runs the host path"),
+    _row(r"cwd", -0.6, "where relative paths and shadowing modules are looked for"),
+    _row(r"argv|title|role", -1.0, "what a process calls itself"),
+    _row(r".*", 0.0, "a property of the running processes"),
+)
+
+ELSEWHERE = (
+    _row(
+        r".*(hostname|machine_id|serial|uuid|boot_id|uptime|minor|timezone).*",
+        -3.0,
+        "it names the machine; it does not slow it",
+    ),
+    _row(
+        r".*(confidential|conf_compute|/cc_).*", 2.4, "every transfer between host and GPU is encrypted", "vllm#57680"
+    ),
+    _row(
+        r".*/driver.*",
+        1.6,
+        "the driver launches kernels, moves memory between GPUs and sets clocks",
+        "open-gpu-kernel-modules#1001, vllm#2057",
+    ),
+    _row(
+        r".*(power|enforced|tgp).*(limit|cap|watts?|mw).*",
+        1.9,
+        "a lower limit holds the clocks down under load",
+        "club-3090#58",
+    ),
+    _row(r".*(clock|_mhz).*", 1.7, "kernels take longer at lower clocks", "club-3090#58, flashinfer#2899"),
+    _row(
+        r".*(acs|iommu|ats_|atomic).*",
+        1.7,
+        "traffic between GPUs takes the way through the root complex",
+        "nccl#949, nccl#2079",
+    ),
+    _row(
+        r".*(link|width|speed|generation|lanes|bridge|gen_).*",
+        1.8,
+        "all-reduce and launches cross this link",
+        "club-3090#873",
+    ),
+    _row(r".*(p2p|peer|topolog|nvlink|numa_node|root_port|path).*", 1.6, "how GPUs reach each other", "nccl-tests#74"),
+    _row(
+        r".*(cpu_?max|quota|throttl).*",
+        1.9,
+        "thread pools stop for the rest of the period when the quota is used up",
+        "ollama#17916, vllm#49013",
+    ),
+    _row(
+        r".*(cpuset|numa_balancing|isolated|nohz).*", 1.4, "where and how undisturbed the host path runs", "DeepEP#624"
+    ),
+    _row(
+        r".*(governor|energy_perf|boost|turbo|no_turbo|c_?states?|cpuidle|smt).*",
+        1.5,
+        "launch overhead follows the speed of the cores",
+        "tt-metal#5281",
+    ),
+    _row(r".*(mig|mps|compute_mode|ecc).*", 1.4, "how much of the GPU one server gets"),
+    _row(
+        r".*(clocksource|mitigations|vulnerabilit|hugepage|cmdline).*", 0.8, "system calls and memory of the host path"
+    ),
+    _row(
+        r".*(virtual|hypervisor|container|namespace|pid_ns).*",
+        1.1,
+        "virtualisation stands between the processes and the devices",
+        "sglang#1137, vllm#55906",
+    ),
+    _row(
+        r".*(nvidia_?peermem|nv_peer_mem|peermem|gdrdrv|modules).*",
+        1.5,
+        "a kernel module that lets devices reach GPU memory",
+        "nccl#1676",
+    ),
+    _row(r".*(shm|memlock).*", 0.9, "ranks exchange data through it", "vllm#1125"),
+    _row(r".*(display|persistence).*", 0.3, "it changes what else the GPU does", "legacy-rocm-build#4868"),
+    _row(r".*(vbios|firmware|bios|microcode|gsp).*", 0.9, "it decides clocks and links"),
+    _row(r"caches/.*(autotune|p2p_access|tactic|tuned).*", 1.6, "a measured choice that later launches reuse"),
+    _row(r"caches/.*", -0.4, "the first requests pay for a cold cache, steady verify time does not", COLD_CACHE),
+    _row(r"models/.*(draft|eagle|config).*", 2.2, "another draft or another shape", "NeMo-RL#3960"),
+    _row(r"models/.*", 2.0, "other weights"),
+    _row(r"nccl/.*", 1.9, "NCCL reads it as it reads its variables", "aicad-nccl-optimization#1", "all-reduce"),
+    _row(r".*(kernel|release|os_).*", 0.6, "scheduling and interrupts of the host path", "legacy-rocm-build#6358"),
+    _row(r".*", -0.3, "nothing is known of it"),
+)
+
+BENIGN_STARTUP = re.compile(
+    r"(distutils-precedence|__editable__.*|.*-nspkg|_virtualenv|easy-install|protobuf.*|google_.*)\.pth|_virtualenv"
+)
+"""Startup files that packaging tools write."""
+
+WAITS = re.compile(
+    r"\.(item|cpu|tolist|numpy)\(\)|synchronize\(|\bsleep\(|\.wait\(|barrier\(|\bprint\(|empty_cache\(|gc\.collect\("
+)
+"""Code that makes the host wait for the GPU, or for anything else."""
+
+COLLECTIVES = re.compile(r"all_?reduce|all_?gather|broadcast|reduce_scatter|all_to_all", re.IGNORECASE)
+
+GATES = re.compile(
+    r"""(?:os\.environ(?:\.get)?[\[(]|getenv\(|get_(?:bool_|int_)?env_var\(|envs\.)\s*["']?(?P<name>[A-Z][A-Z0-9_]{2,})"""
+)
+"""Where code asks for a variable."""
+
+
+@dataclass(frozen=True)
+class Unhonoured:
+    """A variable that an engine stopped reading.
+
+    Attributes:
+        engine: distribution.
+        name: variable.
+        versions: the versions known not to read it.
+        instead: what does the same now.
+    """
+
+    engine: str
+    name: str
+    versions: str
+    instead: str
+    source: str
+
+
+UNHONOURED = (
+    Unhonoured("vllm", "VLLM_ATTENTION_BACKEND", ">=0.21", "--attention-backend", "vllm#50292, Hyperloom#462"),
+    Unhonoured(
+        "sglang",
+        "SGLANG_ENABLE_SPEC_V2",
+        ">=0.5.23",
+        "--disable-overlap-schedule for the other choice",
+        "released wheels 0.5.5 to 0.5.23",
+    ),
+)
