@@ -121,8 +121,15 @@ def capture(
             )
         if snapshot.measured is not None:
             figure = snapshot.measured
-            console.print(f"  {figure.metric} {figure.value:.2f} ms ({figure.source})", markup=False, highlight=False)
-        console.print(f"{path}: id {snapshot.id[:16]}, {snapshot.seconds:.1f} s", markup=False, highlight=False)
+            console.print(
+                f"  {figure.metric} {figure.value:.2f} ms ({figure.source})",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
+        console.print(
+            f"{path}: id {snapshot.id[:16]}, {snapshot.seconds:.1f} s", markup=False, highlight=False, soft_wrap=True
+        )
     if all(section.status in {"failed", "absent"} for section in snapshot.sections().values()):
         raise typer.Exit(2)
 
@@ -196,6 +203,23 @@ def restore(target: Annotated[str, typer.Argument(help="Where: `local`, or a hos
         _print(f"removed {path}")
     if not answer["swept"]:
         _print("nothing was left behind")
+
+
+@app.command()
+def demo(
+    scenario: Annotated[str, typer.Option(help="single, two, interaction, phantom or none.")] = "single",
+    seed: Annotated[int, typer.Option(help="Chooses the culprit.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for everything that it makes.")] = Path("demo-out"),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the results of each command.")] = False,
+) -> None:
+    """Break a real EAGLE3 server among many harmless changes, and watch the break being found."""
+    from fingerprint.reference.demo import demo as run
+
+    def say(line: str) -> None:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+    raise typer.Exit(0 if run(scenario, seed, out, say, quiet=quiet) else 1)
 
 
 def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:

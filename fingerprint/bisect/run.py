@@ -108,8 +108,7 @@ def bisect(
         FingerprintError: as everything below.
     """
     prepared = _prepare(old, new, old_path, options)
-    ask = {"sections": list(CHECKED), "secret_key": options.secret_key, "pid": options.pid, "port": options.port}
-    before = capture(host, ask)
+    before, ask = _read_host(host, new, options)
     _refuse_other_host(new, before, anyway=options.anyway)
     launcher = before.server.processes.get("launcher")
     objects = {
@@ -157,6 +156,18 @@ def bisect(
     )
     prepared.case.write_outcome(outcome)
     return prepared.case, outcome
+
+
+def _read_host(host: HostProgram, new: Snapshot, options: Options) -> tuple[Snapshot, dict[str, object]]:
+    """The host as it is, and the request that reads it so: of the server named, else of the one in the snapshot."""
+    known = new.server.processes.get("launcher")
+    pid = options.pid if options.pid or options.port else known.pid if known is not None else None
+    ask: dict[str, object] = {"sections": list(CHECKED), "secret_key": options.secret_key, "port": options.port}
+    now = capture(host, {**ask, "pid": pid})
+    if now.server.status == "failed" and options.pid is None:  # it was started again since
+        now = capture(host, {**ask, "pid": None})
+    launcher = now.server.processes.get("launcher")
+    return now, {**ask, "pid": launcher.pid if launcher is not None else None}
 
 
 def _prepare(old: Snapshot, new: Snapshot, old_path: Path, options: Options) -> Prepared:

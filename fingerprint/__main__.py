@@ -1,0 +1,5 @@
+"""`python -m fingerprint`."""
+
+from fingerprint.cli import main
+
+main()
