@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from probes.reading import Json, is_unread, read_bytes, read_text, unread
 
+_ONCE = threading.Lock()
 _LARGEST_BINARY_BYTES = 64 << 20
 _LARGEST_PTH_BYTES = 1 << 20
 
@@ -53,10 +55,18 @@ class Interpreter(NamedTuple):
 
 
 def deduce(context: Dict[str, Any]) -> Json:
-    """The serving interpreter (`Interpreter`), or a section that says why there is none.
+    """The serving interpreter (`Interpreter`), or a section that says why there is none; worked out once a capture.
 
     It is the one named by `ask["python"]` or `ask["venv"]`, else that of the live server's launcher.
     """
+    with _ONCE:
+        if "interpreter" not in context:
+            context["interpreter"] = _deduce(context)
+    found = context["interpreter"]
+    return found if isinstance(found, Interpreter) else dict(found)
+
+
+def _deduce(context: Dict[str, Any]) -> Json:
     ask, serving = context["ask"], context.get("serving") or {}
     variables: Dict[str, str] = serving.get("variables") or {}
     if is_unread(variables):
@@ -227,15 +237,27 @@ def _short_version(prefix: str, base_prefix: str, real: str, pyvenv: Optional[Di
 
 
 def _full_version(real: str, base_prefix: str, short: str, pyvenv: Optional[Dict[str, str]]) -> Json:
-    """The version that is compiled in; what pyvenv.cfg says is what it was when the environment was made."""
-    pattern = re.compile(rb"\0(" + re.escape(short).encode() + rb"\.\d+[0-9abrc+]*)\0")
+    """The version by its headers, else as compiled in; pyvenv.cfg says what it was when the environment was made."""
+    try:
+        header = read_text(f"{base_prefix}/include/python{short}/patchlevel.h")
+    except OSError:
+        header = ""
+    written = re.search(r'#define\s+PY_VERSION\s+"([^"]+)"', header)
+    if written:
+        return written[1]
+    start = b"\0" + short.encode() + b"."
+    whole = re.compile(rb"\0(3\.\d+\.\d+[0-9abrc+]*)\0")
     for binary in (f"{base_prefix}/lib/libpython{short}.so.1.0", real):
         try:
-            found = pattern.search(read_bytes(binary, _LARGEST_BINARY_BYTES))
+            blob = read_bytes(binary, _LARGEST_BINARY_BYTES)
         except OSError:
             continue
-        if found:
-            return found[1].decode()
+        at = blob.find(start)
+        while at >= 0:
+            found = whole.match(blob, at)
+            if found:
+                return found[1].decode()
+            at = blob.find(start, at + 1)
     told = (pyvenv or {}).get("version_info") or (pyvenv or {}).get("version")
     return told or unread(f"no version is written in {real}")
 

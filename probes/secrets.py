@@ -35,7 +35,7 @@ _SHAPES: List[Pattern[str]] = [
 ]
 _URL_CREDENTIALS = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://)([^/\s@'\"]+)(@)")
 _ASSIGNED = re.compile(
-    r"""(?P<name>[A-Za-z_][A-Za-z0-9_.-]*)(?P<mark>["']?\s*[=:]\s*["']?)(?P<value>[^\s"'`,;)}\]]{4,})""",
+    r"""(?<![<\w.-])(?P<name>[A-Za-z_][A-Za-z0-9_.-]*)(?P<mark>["']?\s*[=:]\s*["']?)(?P<value>[^\s"'`,;)}\]]{4,})""",
 )
 
 

@@ -15,6 +15,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from probes import processes
 from probes.reading import Json, attempt, is_unread, read_text, unread
+from probes.secrets import Keeper
 
 _TITLE = "sglang::"
 _RANK = re.compile(r"sglang::scheduler((?:_[A-Z]+\d+)*)$")
@@ -59,6 +60,21 @@ class Found(NamedTuple):
         if named or wanted in ports:
             return wanted
         return ports[0] if len(set(ports)) == 1 else None
+
+
+def rank_of(pid: int) -> Optional[int]:
+    """The rank that a process's title names; None for any other process."""
+    try:
+        words = processes.argv(pid)
+    except OSError:
+        return None
+    named = _RANK.match(words[0].strip()) if words else None
+    return int(dict(re.findall(r"([A-Z]+)(\d+)", named[1])).get("TP", 0)) if named else None
+
+
+def current_variables(pid: int) -> Json:
+    """The variables that a process has now, or why they cannot be read."""
+    return attempt(lambda: processes.variables_now(pid))
 
 
 def option(argv: List[str], flag: str) -> Optional[str]:
@@ -269,7 +285,7 @@ def _raw(process: Process, role: str, rank: Optional[int]) -> Dict[str, Json]:
         "cwd": attempt(lambda: os.readlink(f"/proc/{pid}/cwd")),
         "started": attempt(lambda: processes.started_at(pid)),
         "at_exec": attempt(lambda: processes.variables_at_exec(pid)),
-        "variables": attempt(lambda: processes.variables_now(pid)),
+        "variables": current_variables(pid),
         "libraries": attempt(lambda: processes.libraries(pid)),
         "affinity": attempt(lambda: processes.status(pid)["Cpus_allowed_list"]),
         "nice": process.stat.nice,
@@ -277,7 +293,7 @@ def _raw(process: Process, role: str, rank: Optional[int]) -> Dict[str, Json]:
     }
 
 
-def _clean(entry: Dict[str, Json], keeper: Any) -> Dict[str, Json]:  # noqa: ANN401 - probes.secrets.Keeper
+def _clean(entry: Dict[str, Json], keeper: Keeper) -> Dict[str, Json]:
     clean = dict(entry)
     clean["argv"] = keeper.argv(entry["argv"])
     if is_unread(clean["title"]):
@@ -303,7 +319,7 @@ def _host(server: Found) -> str:
     return "::1" if bound[0] == "::" else bound[0]
 
 
-def _arguments(server: Found, keeper: Any) -> Json:  # noqa: ANN401 - probes.secrets.Keeper
+def _arguments(server: Found, keeper: Keeper) -> Json:
     """What /server_info says of the configuration, as resolved in the first rank."""
     if server.engine is None or server.port is None:
         return unread("it is not known where this server answers")
@@ -323,7 +339,7 @@ def _arguments(server: Found, keeper: Any) -> Json:  # noqa: ANN401 - probes.sec
     return {name: _cleaned(name, value, keeper) for name, value in sorted(resolved.items()) if value is not None}
 
 
-def _cleaned(name: str, value: Json, keeper: Any) -> Json:  # noqa: ANN401 - probes.secrets.Keeper
+def _cleaned(name: str, value: Json, keeper: Keeper) -> Json:
     if isinstance(value, str):
         return keeper.value(name, value)
     if isinstance(value, list):

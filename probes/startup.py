@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional
 
 from probes.interpreter import Interpreter, deduce, pth_files, pth_lines, runs_code
 from probes.reading import Json, attempt, read_bytes
+from probes.secrets import Keeper
 
 _LARGEST_BYTES = 256 * 1024
 
@@ -44,7 +45,7 @@ def _module(place: str, module: str) -> Optional[str]:
     return plain if os.path.isfile(plain) else None
 
 
-def _file(path: str, keeper: Any, *, code: Optional[bool]) -> Json:  # noqa: ANN401 - probes.secrets.Keeper
+def _file(path: str, keeper: Keeper, *, code: Optional[bool]) -> Json:
     raw = attempt(lambda: read_bytes(path, _LARGEST_BYTES))
     if not isinstance(raw, bytes):
         return {"path": path, "sha256": "", "text": raw}

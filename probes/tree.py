@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlparse
 from probes.interpreter import Interpreter, deduce
 from probes.packages import direct_url
 from probes.reading import Finished, Json, is_unread, read_bytes, run, unread
+from probes.secrets import Keeper
 
 GIT_DEADLINE_S = 10.0
 _LARGEST_FILE_BYTES = 4 << 20
@@ -109,9 +110,10 @@ def read(context: Dict[str, Any]) -> Json:
         if root is not None:
             roots.setdefault(root, []).append(os.path.relpath(place, root))
     trees: Dict[str, Json] = {}
+    unreadable: Dict[str, Json] = {}
     for root, places in sorted(roots.items()):
-        _add(trees, root, places, context["keeper"])
-    return {"trees": trees}
+        _add(trees, unreadable, root, places, context["keeper"])
+    return {"trees": trees, "unreadable": unreadable}
 
 
 def import_directories(interpreter: Interpreter, serving: Dict[str, Json]) -> List[str]:
@@ -177,19 +179,19 @@ def work_tree(place: str) -> Optional[str]:
         place = parent
 
 
-def _add(trees: Dict[str, Json], root: str, places: List[str], keeper: Any) -> None:  # noqa: ANN401 - probes.secrets.Keeper
+def _add(trees: Dict[str, Json], unreadable: Dict[str, Json], root: str, places: List[str], keeper: Keeper) -> None:
     try:
-        tree = _tree(Git(root), places, keeper)
+        trees[root] = _tree(Git(root), places, keeper)
     except (GitError, OSError, ValueError) as error:
-        tree = unread(error if isinstance(error, OSError) else str(error))
-    trees[root] = tree
-    for path in [] if is_unread(tree) else tree["submodules"]:
+        unreadable[root] = unread(error if isinstance(error, OSError) else str(error))
+        return
+    for path in trees[root]["submodules"]:
         below = os.path.join(root, path)
         if os.path.exists(os.path.join(below, ".git")):
-            _add(trees, below, ["."], keeper)
+            _add(trees, unreadable, below, ["."], keeper)
 
 
-def _tree(git: Git, places: List[str], keeper: Any) -> Json:  # noqa: ANN401 - probes.secrets.Keeper
+def _tree(git: Git, places: List[str], keeper: Keeper) -> Json:
     commit = git.line("rev-parse", "--verify", "--quiet", "HEAD")
     shallow = git.line("rev-parse", "--is-shallow-repository") == "true"
     files, submodules = _changes(git, commit, keeper)
@@ -248,7 +250,7 @@ def _kind(marks: str, head_mode: str, mode: str, submodule: str) -> str:
     return "modified"
 
 
-def _changes(git: Git, commit: Optional[str], keeper: Any) -> Tuple[Dict[str, Json], Dict[str, str]]:  # noqa: ANN401
+def _changes(git: Git, commit: Optional[str], keeper: Keeper) -> Tuple[Dict[str, Json], Dict[str, str]]:
     changes = _status(git)
     if len(changes) > _MOST_FILES:
         raise GitError(f"{len(changes)} files differ from the commit, more than the {_MOST_FILES} that are read")
@@ -318,7 +320,7 @@ def _patched_path(names: bytes) -> bytes:
     return one[2:]
 
 
-def _file(git: Git, change: _Change, patch: Optional[bytes], large: bool, keeper: Any) -> Optional[Json]:  # noqa: ANN401, FBT001
+def _file(git: Git, change: _Change, patch: Optional[bytes], large: bool, keeper: Keeper) -> Optional[Json]:  # noqa: FBT001
     path = os.path.join(os.fsencode(git.root), change.path)
     staged = change.marks[0] not in ".U"
     if change.kind == "submodule":
@@ -351,7 +353,7 @@ def _file(git: Git, change: _Change, patch: Optional[bytes], large: bool, keeper
     return {"change": kind, "sha256": digest, "staged": staged, **_readable(_as_text(path, patch), keeper)}
 
 
-def _readable(raw: Json, keeper: Any) -> Json:  # noqa: ANN401 - probes.secrets.Keeper
+def _readable(raw: Json, keeper: Keeper) -> Json:
     """Text fit to travel, and whether it is still the whole truth."""
     if is_unread(raw):
         return {"patch": raw, "exact": False}

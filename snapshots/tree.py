@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from snapshots.base import Part, Read, Section, State
+from snapshots.base import Part, Read, Section, State, Unread
 
 
 class LocalFile(Part):
@@ -37,4 +37,6 @@ class Tree(Part):
 class Trees(Section):
     """Every git work tree that the server imports from, by root path."""
 
-    trees: dict[str, Read[Tree]] = {}
+    trees: dict[str, Tree] = {}
+    unreadable: dict[str, Unread] = {}
+    """Trees that git could not read, by root path: nothing is known of their differences."""

@@ -1,0 +1,193 @@
+"""The live server, read from outside."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from probes import processes, server
+from snapshots import Server, identity_digest
+
+Context = Callable[..., dict[str, Any]]
+Start = Callable[..., "Running"]
+
+
+class Running(Protocol):
+    """The launcher of a server that the tests started."""
+
+    pid: int
+    port: int
+
+
+def test_a_server_is_found_with_its_roles_and_its_own_account(running: Running, context: Context) -> None:
+    section = server.read(context(pid=running.pid))
+    model = Server.model_validate(section)
+    assert set(model.processes) == {"launcher", "rank 0", "rank 1", "detokenizer", "tracker"}
+    assert model.engine == "sglang"
+    assert model.url == f"http://127.0.0.1:{running.port}"
+    assert [model.processes[key].rank for key in ("launcher", "rank 0", "rank 1")] == [None, 0, 1]
+    assert model.processes["rank 1"].title == "sglang::scheduler_TP1"
+    # As resolved in the rank; ports, times and an unpinned seed say nothing of the configuration.
+    assert model.arguments == {"attention_backend": "fa3", "tp_size": 2}
+
+
+def test_variables_are_told_apart_at_exec_and_now_and_behind_a_title(running: Running, context: Context) -> None:
+    found = server.read(context(pid=running.pid))["processes"]
+    assert found["launcher"]["at_exec"]["NCCL_PROTO"] == "Simple"
+    assert "NCCL_CUMEM_ENABLE" not in found["launcher"]["at_exec"]
+    assert found["launcher"]["variables"]["NCCL_CUMEM_ENABLE"] == "0"
+    assert found["tracker"]["at_exec"]["NCCL_CUMEM_ENABLE"] == "0"
+    for key in ("rank 0", "rank 1", "detokenizer"):
+        assert found[key]["at_exec"]["unread"].startswith("clobbered by a title")
+        assert found[key]["variables"]["NCCL_PROTO"] == "Simple"
+        assert found[key]["variables"]["NCCL_CUMEM_ENABLE"] == "0"
+        assert found[key]["variables"]["SET_IN_RANK"].startswith("sglang::")
+
+
+def test_two_servers_are_listed_and_not_guessed_between(start_server: Start, context: Context) -> None:
+    one, other = start_server(), start_server("--api-key", "sk-abcdefghijklmnopqrstuvwxyz")
+    section = server.read(context())
+    assert section["status"] == "failed"
+    for running in (one, other):
+        assert f"pid {running.pid} port {running.port}" in section["reason"]
+    assert "sk-abcdefghijkl" not in section["reason"]
+    chosen = server.read(context(port=other.port))
+    assert chosen["processes"]["launcher"]["pid"] == other.pid
+
+
+def test_a_rank_s_pid_names_its_server(running: Running, context: Context) -> None:
+    rank = server.read(context(pid=running.pid))["processes"]["rank 1"]["pid"]
+    assert server.read(context(pid=rank))["processes"]["launcher"]["pid"] == running.pid
+
+
+def test_a_wrong_port_lists_what_is_there(running: Running, context: Context) -> None:
+    section = server.read(context(port=1))
+    assert section["status"] == "failed"
+    assert f"pid {running.pid} port {running.port}" in section["reason"]
+    assert "no server on port 1: " in section["reason"]
+
+
+def test_no_server_is_absent_with_a_reason() -> None:
+    section = server.choose({}, {})
+    assert isinstance(section, dict)
+    assert section["status"] == "absent"
+    assert "no server runs here" in section["reason"]
+
+
+def test_a_missing_process_is_a_reason(context: Context) -> None:
+    assert server.read(context(pid=2**22 + 1))["reason"] == f"there is no process {2**22 + 1}"
+
+
+def test_the_api_key_opens_server_info_and_never_leaves(start_server: Start, context: Context) -> None:
+    secret = "a-very-private-key-1234"
+    running = start_server("--api-key", secret, OPENAI_API_KEY=secret, COPY_OF_IT=f"x{secret}y")
+    section = server.read(context(pid=running.pid))
+    assert section["arguments"]["attention_backend"] == "fa3"
+    assert section["arguments"]["api_key"].startswith("<secret:")
+    assert secret not in repr(section)
+    token = section["arguments"]["api_key"]
+    assert section["processes"]["launcher"]["argv"][-1] == token
+    assert section["processes"]["rank 0"]["variables"]["COPY_OF_IT"] == f"x{token}y"
+
+
+def test_two_starts_of_the_same_server_have_the_same_identity(start_server: Start, context: Context) -> None:
+    digests = []
+    for _ in range(2):
+        section = Server.model_validate(server.read(context(pid=start_server().pid)))
+        launcher = section.processes["launcher"]
+        # The port is the one thing that the two were told differently.
+        same = launcher.model_copy(update={"argv": launcher.argv[:4] if isinstance(launcher.argv, list) else []})
+        digests.append(
+            identity_digest(section.model_copy(update={"processes": {**section.processes, "launcher": same}}))
+        )
+    assert digests[0] == digests[1]
+
+
+def test_wrappers_and_shells_are_not_launchers() -> None:
+    assert server.engine_of(["python3", "-m", "sglang.launch_server", "--port", "1"]) == "sglang"
+    assert server.engine_of(["/v/bin/python3.12", "-u", "-m", "tinyserve.launch_server"]) == "tinyserve"
+    assert server.engine_of(["/v/bin/python", "/v/bin/sglang", "serve", "--model-path", "m"]) == "sglang"
+    assert server.engine_of(["timeout", "60", "python3", "-m", "sglang.launch_server"]) is None
+    assert server.engine_of(["bash", "-c", "python3 -m sglang.launch_server"]) is None
+    assert server.engine_of(["grep", "sglang::"]) is None
+    assert server.engine_of([]) is None
+
+
+def test_data_parallel_ranks_have_keys_of_their_own() -> None:
+    def process(pid: int, parent: int, *argv: str) -> server.Process:
+        return server.Process(processes.Stat(pid, "S", parent, 0, pid), list(argv))
+
+    table = {
+        one.stat.pid: one
+        for one in (
+            process(1, 0, "init"),
+            process(10, 1, "python3", "-m", "sglang.launch_server"),
+            process(11, 10, "sglang::data_parallel_controller"),
+            process(12, 11, "sglang::scheduler_DP0_TP0"),
+            process(13, 11, "sglang::scheduler_DP1_TP0"),
+            process(14, 10, "sglang::detokenizer"),
+            process(15, 10, "ninja"),
+        )
+    }
+    (found,) = server.find(table)
+    assert found.launcher.stat.pid == 10
+    roles = server._roles(found)
+    assert set(roles) == {"launcher", "data_parallel_controller", "rank DP0 TP0", "rank DP1 TP0", "detokenizer"}
+
+
+def test_an_engine_inside_a_script_is_a_server_too(sleeper: Callable[..., subprocess.Popen[bytes]]) -> None:
+    def process(pid: int, parent: int, *argv: str) -> server.Process:
+        return server.Process(processes.Stat(pid, "S", parent, 0, pid), list(argv))
+
+    table = {
+        one.stat.pid: one for one in (process(5, 1, "/v/bin/python", "serve.py"), process(6, 5, "sglang::scheduler"))
+    }
+    (found,) = server.find(table)
+    assert (found.launcher.stat.pid, found.engine) == (5, "sglang")
+
+
+def test_an_emptied_environment_is_empty_and_not_unread(sleeper: Callable[..., subprocess.Popen[bytes]]) -> None:
+    quiet = sleeper("pass")
+    assert processes.variables_at_exec(quiet.pid) == {}
+    assert processes.variables_now(quiet.pid).keys() <= {"LC_CTYPE"}
+
+
+def test_deleted_variables_are_gone_and_long_ones_are_whole(sleeper: Callable[..., subprocess.Popen[bytes]]) -> None:
+    long = "x" * 100_000
+    child = sleeper("import os\ndel os.environ['GONE']\nos.environ['NEW'] = 'é' * 5000", GONE="1", LONG=long)
+    now = processes.variables_now(child.pid)
+    assert "GONE" not in now
+    assert now["LONG"] == long
+    assert now["NEW"] == "é" * 5000
+    assert "GONE" in processes.variables_at_exec(child.pid)
+
+
+def test_a_library_replaced_on_disk_is_deleted_with_the_build_id_that_runs(
+    tmp_path: Path, sleeper: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    first, second = tmp_path / "libone.so", tmp_path / "libtwo.so"
+    source = tmp_path / "one.c"
+    for path, value in ((first, 1), (second, 2)):
+        source.write_text(f"int answer(void) {{ return {value}; }}\n")
+        subprocess.run(["gcc", "-shared", "-fPIC", "-Wl,--build-id", "-o", path, source], check=True)
+    child = sleeper(f"import ctypes\nkeep = ctypes.CDLL({str(first)!r})")
+    before = processes.libraries(child.pid)["libone.so"]
+    assert before["deleted"] is False
+    second.replace(first)
+    after = processes.libraries(child.pid)["libone.so"]
+    assert after["deleted"] is True
+    assert after["build_id"] == before["build_id"]
+    assert len(after["build_id"]) == 40
+
+
+def test_listening_ports_are_read_from_outside(running: Running) -> None:
+    assert processes.listeners(running.pid) == [processes.Listener("127.0.0.1", running.port)]
+
+
+def test_a_process_that_ended_is_a_reason_everywhere() -> None:
+    child = subprocess.Popen(["true"])
+    child.wait()
+    assert "unread" in server.current_variables(child.pid)
+    assert server.rank_of(child.pid) is None
