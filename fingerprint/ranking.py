@@ -3,8 +3,8 @@
 The likelihood of a difference is a sum of reasons in log-odds, squeezed into 0 to 1, so that `--explain` can show all
 of it. Three sorts of reasons: what is known of the name (`fingerprint.knowledge`), what the snapshots show (is the
 library mapped in a rank, has any rank the variable, is the changed code behind a variable that is unset), and what the
-change is (only comments, another build under the same version). It orders; nothing is ever dropped for a low rank.
-"Cannot matter" is said where the snapshots show it, and is then called evidence: a launcher may act on what no rank has.
+change is (only comments, another build under the same version). It orders; nothing is dropped for a low rank.
+"Cannot matter" is said where the snapshots show it, and is called evidence: a launcher may act on what no rank has.
 """
 
 from __future__ import annotations
