@@ -23,6 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fingerprint.bisect.noise import Noise
     from fingerprint.bisect.verdict import Structure, Then
 
@@ -83,12 +85,17 @@ class Data:
 
 @dataclass(frozen=True)
 class Points:
-    """Weighted sample points of the unknowns: noise, old level, new level, drift per launch (all in ms)."""
+    """Weighted sample points of the unknowns: noise, old level, new level, drift per launch (all in ms).
+
+    `weight` is the posterior and sums to 1; `log_prior` is the prior over the density the points were drawn from, so
+    that any likelihood can be integrated over them.
+    """
 
     sigma: Floats
     old: Floats
     new: Floats
     drift: Floats
+    log_prior: Floats
     weight: Floats
 
     def scale(self) -> Floats:
@@ -166,6 +173,7 @@ class Model:
 
     def __init__(self, count: int, prior: Floats, noise: Noise, then: Then | None) -> None:
         self.count = count
+        self.drift = max(noise.drift, 1e-6)
         self.noise = noise
         self.then = then if then is not None and then.gap_ms > 0 else None
         one = np.arange(count)
@@ -205,117 +213,98 @@ class Model:
         dof = sum(g.size - 1 for g in groups if g.size)
         squares = sum(float(((g - g.mean()) ** 2).sum()) for g in groups if g.size)
         sigma2 = (2 * (self.noise.relative * level) ** 2 + squares) / (2 + dof)
-        width = 1.2 / math.sqrt(1 / math.log(self.noise.spread) ** 2 + 2 * dof / 2)
+        width = 1.2 / math.sqrt(1 / math.log(self.noise.spread) ** 2 + dof)
         return 0.5 * math.log(sigma2), max(width, 0.45)
+
+    def _start_gap(self, data: Data, at_old: Bools, at_new: Bools, level: float, sign: int) -> _Start:
+        """Where to look first for (log sigma, old level, log of the gap, drift in sigma)."""
+        low, high = float(data.value.min()), float(data.value.max())
+        old, new = data.value[at_old & ~at_new], data.value[at_new]
+        centre_old = float(np.median(old)) if old.size else low
+        centre_new = float(np.median(new)) if new.size else high
+        spread_old = 0.5 * float(np.ptp(old)) if old.size else high - low
+        spread_new = 0.5 * float(np.ptp(new)) if new.size else high - low
+
+        def conditional(sigma: Floats) -> tuple[Floats, Floats]:
+            wide_old = np.hypot(1.4 * sigma / math.sqrt(max(old.size, 1)), spread_old)
+            wide_new = np.hypot(1.4 * sigma / math.sqrt(max(new.size, 1)), spread_new)
+            gap = np.maximum(sign * (centre_new - centre_old), sigma)
+            wide_gap = np.clip(np.hypot(wide_old, wide_new) / gap, 0.1, 1.2)
+            mean = np.stack([np.full(sigma.size, centre_old), np.log(gap), np.zeros(sigma.size)], axis=1)
+            return mean, np.stack([wide_old, wide_gap, np.full(sigma.size, self.drift)], axis=1)
+
+        return _Start(self._first_guess([old, new], level), conditional)
 
     # -- the posterior -----------------------------------------------------------------------------------------
 
     def posterior(self, data: Data) -> Posterior:
         """Probabilities of all explanations given the launches."""
-        level = float(np.median(np.abs(data.value))) or 1.0
-        is_new = data.new.all(axis=1) if self.count else np.zeros(data.value.size, bool)
-        is_old = ~data.new.any(axis=1)
+        level = float(np.median(data.value))
+        at_new = np.asarray(data.new.all(axis=1))
+        at_old = np.asarray(~data.new.any(axis=1))
         when = data.when - data.when.mean()
-        low, high = float(data.value.min()), float(data.value.max())
-        old_values, new_values = data.value[is_old & ~is_new], data.value[is_new]
-        centre_old = float(np.median(old_values)) if old_values.size else low
-        centre_new = float(np.median(new_values)) if new_values.size else high
-        guess = self._first_guess([old_values, new_values], level)
-        spread_old = 0.5 * float(np.ptp(old_values)) if old_values.size else (high - low)
-        spread_new = 0.5 * float(np.ptp(new_values)) if new_values.size else (high - low)
-        drift = max(self.noise.drift, 1e-6)
+        keep = np.arange(self.shape.size)
+        like = np.empty((0, 0), np.float32)
+        free = np.empty(0)
 
-        def widths(sigma: Floats) -> tuple[Floats, Floats]:
-            return (
-                np.hypot(1.4 * sigma / math.sqrt(max(old_values.size, 1)), spread_old),
-                np.hypot(1.4 * sigma / math.sqrt(max(new_values.size, 1)), spread_new),
-            )
-
-        # Points are rows (log sigma, old, new, drift / sigma).
-        def draw(z: Floats) -> Floats:
-            log_sigma = guess[0] + guess[1] * z[:, 0]
-            wide = widths(np.exp(log_sigma))
-            return np.stack(
-                [log_sigma, centre_old + wide[0] * z[:, 1], centre_new + wide[1] * z[:, 2], drift * z[:, 3]], axis=1
-            )
-
-        def draw_density(u: Floats) -> Floats:
-            wide = widths(np.exp(u[:, 0]))
-            return (
-                _log_normal(u[:, 0], *guess)
-                + _log_normal(u[:, 1], centre_old, wide[0])
-                + _log_normal(u[:, 2], centre_new, wide[1])
-                + _log_normal(u[:, 3], 0.0, drift)
-            )
-
-        def prior(u: Floats, sign: int) -> Floats:
-            sigma = np.exp(u[:, 0])
+        def prior(u: Floats) -> Floats:
+            sigma, gap = np.exp(u[:, 0]), np.exp(u[:, 2])
+            # The last term turns a density of the gap into one of its logarithm.
             return (
                 self._log_prior_sigma(u[:, 0], level)
-                + self._log_prior_gap(sign * (u[:, 2] - u[:, 1]), sigma)
-                + _log_normal(u[:, 3], 0.0, drift)
+                + self._log_prior_gap(gap, sigma)
+                + u[:, 2]
+                + _log_normal(u[:, 3], 0.0, self.drift)
             )
 
-        def table(u: Floats) -> Floats:
+        def table(u: Floats, sign: int) -> Floats:
             """Log density of each launch at each level and point: launch by level by point."""
-            sigma = np.exp(u[:, 0])
-            gap = u[:, 2] - u[:, 1]
+            sigma, gap = np.exp(u[:, 0]), np.exp(u[:, 2])
             scale = np.hypot(sigma, _SLACK * gap)
-            mean = u[:, 1] + LEVELS[:, None] * gap + (u[:, 3] * sigma) * when[:, None, None]
+            mean = u[:, 1] + sign * LEVELS[:, None] * gap + (u[:, 3] * sigma) * when[:, None, None]
             return self.noise.log_density(data.value[:, None, None] - mean, np.broadcast_to(scale, mean.shape))
 
-        # First pass: few points, wide, all explanations. Then twice: points where the posterior is, for the
-        # explanations that are still alive.
-        points = draw(_nodes(_PASSES[0], 0))
-        proposals = [draw_density(points)]
-        counts = [_PASSES[0]]
-        moments: list[tuple[Floats, Floats]] = []
-        keep = np.arange(self.shape.size)
-        for number, more in enumerate((*_PASSES[1:], 0)):
-            log_mix = [math.log(c / points.shape[0]) + q for c, q in zip(counts, proposals, strict=True)]
-            proposal = np.logaddexp.reduce(log_mix, axis=0)
-            weight = prior(points, +1) - proposal - math.log(points.shape[0])
-            dense = table(points)
+        def slower(u: Floats) -> Floats:
+            """All explanations of a gap together; those that explain nothing are dropped on the first call."""
+            nonlocal keep, like, free
+            dense = table(u, +1)
             like = self._score(data, dense, self.shape[keep], self.first[keep], self.second[keep])
-            like += weight.astype(np.float32)
-            score = self.log_prior[keep] + _log_sum32(like)
-            free = self._other(data, dense, is_old, is_new)
-            other = free + weight + math.log(P_OTHER)
-            if number == 0:
+            like += self.log_prior[keep, None].astype(np.float32)
+            free = self._other(data, dense, at_old, at_new) + math.log(P_OTHER)
+            before = prior(u)
+            if keep.size == self.shape.size and keep.size > self.count:
+                score = _log_sum32(like + before.astype(np.float32))
                 alive = np.flatnonzero(score > score.max() - 16)
                 if alive.size > _KEEP:
                     alive = np.sort(alive[np.argsort(-score[alive], kind="stable")[:_KEEP]])
-                keep, like, score = keep[alive], like[alive], score[alive]
-            rows = np.concatenate(
-                [like + self.log_prior[keep, None].astype(np.float32), other[None].astype(np.float32)]
-            )
-            mixed = _log_sum(rows, axis=0)
-            if more:
-                mean, root = _moments(points, mixed)
-                added = mean + _nodes(more, sum(counts)) @ root.T
-                points = np.concatenate([points, added])
-                moments.append((mean, root))
-                counts.append(more)
-                proposals = [draw_density(points), *(_log_density(points, *m) for m in moments)]
-        log_other = float(_log_sum(other))
-        faster_weight = prior(points, -1) - proposal - math.log(points.shape[0])
-        log_faster = math.log(P_FASTER) + float(_log_sum(free + faster_weight))
-        none_points, log_none = self._none(data.value, when, level, drift)
-        log_none += math.log(P_NONE)
-        log_gap = float(np.logaddexp(_log_sum(score), log_other))
-        total = float(np.logaddexp(np.logaddexp(log_gap, log_faster), log_none))
-        shares = np.exp(mixed - mixed.max())
+                keep, like = keep[alive], like[alive]
+            return np.logaddexp(_log_sum(like, axis=0), free) + before
+
+        def faster(u: Floats) -> Floats:
+            return self._other(data, table(u, -1), at_old, at_new) + prior(u) + math.log(P_FASTER)
+
+        points, proposal, mixed = _sample(self._start_gap(data, at_old, at_new, level, +1), slower, _PASSES)
+        weight = prior(points) - proposal
+        log_p = _log_sum32(like + weight.astype(np.float32))
+        log_other = float(_log_sum(free + weight))
+        _, _, against = _sample(self._start_gap(data, at_old, at_new, level, -1), faster, (64, 96))
+        log_faster = float(_log_sum(against))
+        none_points, log_none = self._none(data.value, when, level)
+        log_gap = float(np.logaddexp(_log_sum(log_p), log_other))
+        total = float(np.logaddexp.reduce([log_gap, log_faster, log_none]))
         sigma = np.exp(points[:, 0])
         return Posterior(
             shape=self.shape[keep],
             first=self.first[keep],
             second=self.second[keep],
-            p=np.exp(score - total),
+            p=np.exp(log_p - total),
             none=math.exp(log_none - total),
             faster=math.exp(log_faster - total),
             other=math.exp(log_other - total),
             log_gap=log_gap - math.log(1 - P_NONE - P_FASTER) - (log_none - math.log(P_NONE)),
-            gap_points=Points(sigma, points[:, 1], points[:, 2], points[:, 3] * sigma, shares / shares.sum()),
+            gap_points=Points(
+                sigma, points[:, 1], points[:, 1] + np.exp(points[:, 2]), points[:, 3] * sigma, weight, _shares(mixed)
+            ),
             none_points=none_points,
         )
 
@@ -347,39 +336,74 @@ class Model:
                 out = out + _log_sum(part[which.ravel() == number].sum(axis=0) + _OTHER_PRIOR[:, None], axis=0)
         return np.asarray(out)
 
-    def _none(self, value: Floats, when: Floats, level: float, drift: float) -> tuple[Points, float]:
+    def _none(self, value: Floats, when: Floats, level: float) -> tuple[Points, float]:
         """Points and log evidence of "no gap": one level for all launches."""
         centre = float(np.median(value))
-        guess = self._first_guess([value], level)
-        step = 1.5 / math.sqrt(value.size)
         offset = abs(centre - float(value.mean()))
 
-        def draw_density(u: Floats) -> Floats:
-            wide = np.hypot(step * np.exp(u[:, 0]), offset)
-            return _log_normal(u[:, 0], *guess) + _log_normal(u[:, 1], centre, wide) + _log_normal(u[:, 2], 0.0, drift)
+        def conditional(sigma: Floats) -> tuple[Floats, Floats]:
+            wide = np.hypot(1.5 / math.sqrt(value.size) * sigma, offset)
+            mean = np.stack([np.full(sigma.size, centre), np.zeros(sigma.size)], axis=1)
+            return mean, np.stack([wide, np.full(sigma.size, self.drift)], axis=1)
 
         def target(u: Floats) -> Floats:
             sigma = np.exp(u[:, 0])
             mean = u[:, 1] + (u[:, 2] * sigma) * when[:, None]
             like = self.noise.log_density(value[:, None] - mean, np.broadcast_to(sigma, mean.shape)).sum(axis=0)
-            return np.asarray(like + self._log_prior_sigma(u[:, 0], level) + _log_normal(u[:, 2], 0.0, drift))
+            before = self._log_prior_sigma(u[:, 0], level) + _log_normal(u[:, 2], 0.0, self.drift)
+            return np.asarray(like + before + math.log(P_NONE))
 
-        z1, z2 = _nodes(128, 0)[:, :3], _nodes(256, 128)[:, :3]
-        log_sigma = guess[0] + guess[1] * z1[:, 0]
-        first = np.stack(
-            [log_sigma, centre + np.hypot(step * np.exp(log_sigma), offset) * z1[:, 1], drift * z1[:, 2]], axis=1
-        )
-        mean, root = _moments(first, target(first) - draw_density(first))
-        points = np.concatenate([first, mean + z2 @ root.T])
-        proposal = np.logaddexp(
-            math.log(z1.shape[0] / points.shape[0]) + draw_density(points),
-            math.log(z2.shape[0] / points.shape[0]) + _log_density(points, mean, root),
-        )
-        weight = target(points) - proposal - math.log(points.shape[0])
-        shares = np.exp(weight - weight.max())
+        points, proposal, weight = _sample(_Start(self._first_guess([value], level), conditional), target, _PASSES)
         sigma = np.exp(points[:, 0])
         same = points[:, 1]
-        return Points(sigma, same, same, points[:, 2] * sigma, shares / shares.sum()), float(_log_sum(weight))
+        before = self._log_prior_sigma(points[:, 0], level) + _log_normal(points[:, 2], 0.0, self.drift) - proposal
+        return Points(sigma, same, same, points[:, 2] * sigma, before, _shares(weight)), float(_log_sum(weight))
+
+
+@dataclass(frozen=True)
+class _Start:
+    """A first proposal for the unknowns: log sigma normal, the rest normal given sigma."""
+
+    log_sigma: tuple[float, float]
+    conditional: Callable[[Floats], tuple[Floats, Floats]]
+
+    def draw(self, count: int) -> Floats:
+        log_sigma = self.log_sigma[0] + self.log_sigma[1] * _nodes(count, 0)[:, 0]
+        mean, width = self.conditional(np.exp(log_sigma))
+        return np.column_stack([log_sigma, mean + width * _nodes(count, 0)[:, 1 : 1 + mean.shape[1]]])
+
+    def log_density(self, points: Floats) -> Floats:
+        mean, width = self.conditional(np.exp(points[:, 0]))
+        return np.asarray(_log_normal(points[:, 0], *self.log_sigma) + _log_normal(points[:, 1:], mean, width).sum(axis=1))
+
+
+def _sample(
+    start: _Start, log_target: Callable[[Floats], Floats], passes: tuple[int, ...]
+) -> tuple[Floats, Floats, Floats]:
+    """Sample points that adapt to a posterior: each pass adds points where the weight of the earlier ones lies.
+
+    Returns:
+        The points, the log of their proposal density times their number, and their log weights, whose sum of
+        exponentials is the integral of the target.
+    """
+    points = start.draw(passes[0])
+    normals: list[tuple[Floats, Floats]] = []
+    for number, more in enumerate((*passes[1:], 0)):
+        parts = [math.log(passes[0]) + start.log_density(points)]
+        parts += [math.log(c) + _log_density(points, *m) for c, m in zip(passes[1:], normals, strict=False)]
+        proposal = np.logaddexp.reduce(parts, axis=0)
+        weight = log_target(points) - proposal
+        if more:
+            normals.append(_moments(points, weight))
+            mean, root = normals[-1]
+            nodes = _nodes(more, sum(passes[: number + 1]))[:, : points.shape[1]]
+            points = np.concatenate([points, mean + nodes @ root.T])
+    return points, proposal, weight
+
+
+def _shares(log_weight: Floats) -> Floats:
+    weight = np.exp(log_weight - log_weight.max())
+    return np.asarray(weight / weight.sum())
 
 
 def _log_sum32(values: npt.NDArray[np.float32]) -> Floats:

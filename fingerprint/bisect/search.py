@@ -316,7 +316,7 @@ class Search:
             sure = self._certainty(post, best)
             if sure >= self.certainty and best.p >= _STRUCTURE * sure:
                 kind: Kind = {"single": "attributed", "and": "interaction"}.get(best.structure, "several")  # type: ignore[assignment]
-                if best.structure in {"adds", "masked"} and len(self._told) < state.limit:
+                if best.structure == "adds" and len(self._told) < state.limit:
                     low, _, high = self._shares(state, best)[0]
                     if high - low > 0.2:
                         state.sharpen = True
@@ -583,7 +583,7 @@ class Search:
         first = new[:, claim.columns[0]].astype(float)
         second = new[:, claim.columns[-1]].astype(float)
         if claim.structure in {"adds", "masked"}:
-            grid = np.linspace(-3.0, 4.0, 281)
+            grid = np.linspace(-3.0, 4.0, 141)
             levels = grid[:, None] * first + (1 - grid[:, None]) * second
         else:
             together = {"single": first, "and": first * second, "or": np.maximum(first, second)}[claim.structure]
@@ -591,16 +591,14 @@ class Search:
             if not others:
                 return [(1.0, 1.0, 1.0)]
             rest = (new.sum(axis=1) - new[:, list(claim.columns)].sum(axis=1)) / others
-            grid = np.linspace(0.0, 2.0, 161)
+            grid = np.linspace(0.0, 2.0, 81)
             levels = grid[:, None] * together + (1 - grid[:, None]) * rest
         points = post.gap_points
-        pick = np.argsort(-points.weight, kind="stable")[:96]
         when = data.when - data.when.mean()
-        gap = (points.new - points.old)[pick]
-        mean = points.old[pick] + levels[:, :, None] * gap + points.drift[pick] * when[None, :, None]
+        mean = points.old + levels[:, :, None] * (points.new - points.old) + points.drift * when[None, :, None]
         deviation = data.value[None, :, None] - mean
-        like = self.noise.log_density(deviation, np.broadcast_to(points.sigma[pick], deviation.shape)).sum(axis=1)
-        like = like + np.log(points.weight[pick])[None] - _reference(self, state, claim, pick)
+        like = self.noise.log_density(deviation, np.broadcast_to(points.scale(), deviation.shape)).sum(axis=1)
+        like = like + points.log_prior
         density = np.exp(like - like.max()).sum(axis=1)
         total = np.cumsum(density) / density.sum()
         low, mid, high = (float(np.interp(q, total, grid)) for q in (0.05, 0.5, 0.95))
@@ -739,20 +737,6 @@ class _State:
     def finish(self, kind: Kind, named: _Claim | None = None) -> _State:
         self.done, self.kind, self.named = True, kind, named
         return self
-
-
-def _reference(search: Search, state: _State, claim: _Claim, pick: npt.NDArray[np.int64]) -> Floats:
-    """Log likelihood that the weights of the points already hold, for the claim itself."""
-    post, data = state.posterior, state.data
-    if post is None or data is None:
-        return np.zeros(pick.size)
-    level = LEVELS[post.levels(data.new)[:, claim.row]]
-    points = post.gap_points
-    when = data.when - data.when.mean()
-    gap = (points.new - points.old)[pick]
-    mean = points.old[pick] + level[:, None] * gap + points.drift[pick] * when[:, None]
-    scale = np.broadcast_to(points.scale()[pick], mean.shape)
-    return search.noise.log_density(data.value[:, None] - mean, scale).sum(axis=0)
 
 
 def _weights(factors: Sequence[str], prior: Mapping[str, float]) -> dict[str, float]:
