@@ -1,0 +1,462 @@
+"""Rules on one snapshot: what is known to go wrong and can be seen without a second side.
+
+A rule is a function under a code (`FP101`); it yields findings and never guesses about what was not read. A finding is
+a fact about the snapshot with what it may mean: no rule says that it made anything slow, for that is what a trial is
+for. `docs/findings.md` has an entry for every rule, with the public incident that it comes from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TypeAlias
+
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from fingerprint import knowledge
+from fingerprint.causes import ENGINES, mapped_paths, meets, requirement_of
+from fingerprint.factors.variables import is_inert
+from fingerprint.knowledge import first
+from fingerprint.misspelling import misspelling_of
+from fingerprint.views import version
+from snapshots import Process, Snapshot
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fact that a person should know.
+
+    Attributes:
+        code: the rule, as `docs/findings.md` lists it.
+        text: the fact and what it may mean, one or two sentences.
+        key: where it stands in the snapshot, joined with `/`.
+        advice: what to do, or how to see whether it matters.
+        source: the public incident behind the rule.
+    """
+
+    code: str
+    text: str
+    key: str
+    advice: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A named rule.
+
+    Attributes:
+        code: `FP101`.
+        name: what it looks for, in a few words.
+        source: the public incident that it comes from.
+        advice: what to do about its findings.
+        look: yields (key, text) for each.
+    """
+
+    code: str
+    name: str
+    source: str
+    advice: str
+    look: Look
+
+
+Look: TypeAlias = Callable[[Snapshot], Iterator[tuple[str, str]]]
+
+RULES: dict[str, Rule] = {}
+
+
+def _rule(code: str, name: str, *, source: str, advice: str) -> Callable[[Look], Look]:
+    def register(look: Look) -> Look:
+        RULES[code] = Rule(code, name, source, advice, look)
+        return look
+
+    return register
+
+
+def check(snapshot: Snapshot) -> list[Finding]:
+    """What the rules find, in the order of their codes."""
+    return [
+        Finding(code, text, key, RULES[code].advice, RULES[code].source)
+        for code in sorted(RULES)
+        for key, text in RULES[code].look(snapshot)
+    ]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What the launch says and what arrives: FP101 and following
+
+_PER_RANK = re.compile(r"(LOCAL_|GROUP_|WORLD_)?RANK|.*VISIBLE_DEVICES|SGLANG_.*RANK.*|.*_(PORT|PID)|KMP_.*|.*GPU_ID.*")
+
+
+def _ranks(snapshot: Snapshot) -> Iterator[tuple[str, Process, Mapping[str, str]]]:
+    """Ranks whose variables could be read."""
+    for role, process in snapshot.server.processes.items():
+        if process.role == "rank" and isinstance(process.variables, dict):
+            yield role, process, process.variables
+
+
+def _launch(snapshot: Snapshot) -> Mapping[str, str]:
+    """The launch's variables, as far as they can be read."""
+    launcher = snapshot.server.processes.get("launcher")
+    if launcher is None:
+        return {}
+    for variables in (launcher.at_exec, launcher.variables):
+        if isinstance(variables, dict):
+            return variables
+    return {}
+
+
+def _matters(name: str) -> bool:
+    row = first(knowledge.VARIABLES, name)
+    return not is_inert(name) and row is not None and row.weight > 0
+
+
+@_rule(
+    "FP101",
+    "a variable of the launch that a rank lacks",
+    source="vllm#15525, NeMo-RL#601",
+    advice="set it where the ranks start, or find what removes it",
+)
+def _lost_variable(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    launch = _launch(snapshot)
+    for role, _, variables in _ranks(snapshot):
+        for name in sorted(launch.keys() - variables.keys()):
+            if _matters(name):
+                yield f"server/processes/{role}/variables/{name}", f"{role} lacks {name}, which the launch has."
+
+
+@_rule(
+    "FP102",
+    "a variable that a rank has with another value than the launch",
+    source="tokenspeed#1127",
+    advice="the value in the rank is the one in effect; look for code or a startup file that sets it",
+)
+def _overwritten_variable(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    launch = _launch(snapshot)
+    for role, _, variables in _ranks(snapshot):
+        for name in sorted(launch.keys() & variables.keys()):
+            if launch[name] != variables[name] and _matters(name) and not _PER_RANK.fullmatch(name):
+                text = f"{role} has {name}={variables[name]} where the launch has {launch[name] or 'nothing'}."
+                yield f"server/processes/{role}/variables/{name}", text
+
+
+@_rule(
+    "FP103",
+    "ranks that disagree on a variable",
+    source="vllm#15525, NeMo-RL#601",
+    advice="start all ranks from one environment",
+)
+def _ranks_disagree(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    ranks = {role: variables for role, _, variables in _ranks(snapshot)}
+    for name in sorted({name for variables in ranks.values() for name in variables}):
+        values = {role: variables.get(name) for role, variables in ranks.items()}
+        if len(set(values.values())) > 1 and not is_inert(name) and not _PER_RANK.fullmatch(name):
+            shown = ", ".join(f"{role}: {'unset' if value is None else value}" for role, value in values.items())
+            yield f"server/variables/{name}", f"{name} is not the same in all ranks ({shown})."
+
+
+@_rule(
+    "FP104",
+    "a variable whose name is a letter away from one that is read",
+    source="podman-hpc#136",
+    advice="correct the name; nothing reads this one",
+)
+def _misspelt_variable(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    for name in sorted(_launch(snapshot)):
+        wanted = misspelling_of(name)
+        if wanted is not None:
+            yield f"server/variables/{name}", f"{name} is set, and {wanted} is what its library reads."
+
+
+@_rule(
+    "FP105",
+    "a variable that this version of the engine does not read",
+    source="vllm#50292, Hyperloom#462",
+    advice="use what replaces it",
+)
+def _unhonoured_variable(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    launch = _launch(snapshot)
+    for row in knowledge.UNHONOURED:
+        dist = snapshot.packages.distributions.get(row.engine)
+        known = version(dist.version if dist is not None and isinstance(dist.version, str) else None)
+        if launch.get(row.name) and known is not None and SpecifierSet(row.versions).contains(known, prereleases=True):
+            text = f"{row.name} is set, and {row.engine} {known} does not read it: {row.instead}."
+            yield f"server/variables/{row.name}", text
+
+
+_LEFT_ON = {
+    "CUDA_LAUNCH_BLOCKING": "every kernel launch waits for the one before",
+    "TRITON_INTERPRET": "Triton kernels run in Python",
+    "TORCH_USE_CUDA_DSA": "kernels carry device-side assertions",
+    "PYTHONDEVMODE": "Python checks itself at every step",
+    "PYTHONTRACEMALLOC": "Python records every allocation",
+    "PYTHONASYNCIODEBUG": "the event loop times every callback",
+    "CUDA_ENABLE_COREDUMP_ON_EXCEPTION": "launches are checked for exceptions",
+    "NCCL_P2P_DISABLE": "NCCL may not let GPUs reach each other directly",
+    "NCCL_SHM_DISABLE": "NCCL may not use shared memory between ranks",
+}
+
+
+@_rule(
+    "FP106",
+    "a variable for debugging, or for avoiding a crash, that was left on",
+    source="one-click-llms#18, club-3090#291",
+    advice="unset it unless the reason is known; `bisect` shows what it costs",
+)
+def _left_on(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    seen = [_launch(snapshot), *(variables for _, _, variables in _ranks(snapshot))]
+    for name, meaning in _LEFT_ON.items():
+        value = next((variables[name] for variables in seen if name in variables), "")
+        if value not in {"", "0", "false", "False"}:
+            yield f"server/variables/{name}", f"{name}={value} is set: {meaning}."
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Packages and libraries: FP201 and following
+
+_COMPANIONS = (("flashinfer-python", "flashinfer-cubin", "flashinfer-jit-cache"),)
+
+
+@_rule(
+    "FP201",
+    "companion packages of different versions",
+    source="flashinfer#2093",
+    advice="install the same version of each; kernels of the wrong one are ignored and compiled again",
+)
+def _companions(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    dists = snapshot.packages.distributions
+    for family in _COMPANIONS:
+        found = {
+            name: known for name in family if name in dists and (known := version(str(dists[name].version))) is not None
+        }
+        if len({known.public for known in found.values()}) > 1:
+            shown = ", ".join(f"{name} {known}" for name, known in found.items())
+            yield f"packages/distributions/{next(iter(found))}", f"Companions disagree: {shown}."
+
+
+@_rule(
+    "FP202",
+    "a requirement of the engine that is not met",
+    source="sglang#5980",
+    advice="install what the engine asks for, or know why not",
+)
+def _unmet_requirement(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    dists = snapshot.packages.distributions
+    for name in (*ENGINES, "torch", "flashinfer-python"):
+        for text in dists[name].requires if name in dists else ():
+            requirement = requirement_of(text)
+            if requirement is None:
+                continue
+            wanted = canonicalize_name(requirement.name)
+            if wanted in dists and not meets(dists[wanted], requirement):
+                yield (
+                    f"packages/distributions/{wanted}",
+                    f"{name} requires {requirement.name}{requirement.specifier}; {dists[wanted].version} is installed.",
+                )
+
+
+@_rule(
+    "FP203",
+    "a file that is not what its wheel shipped",
+    source="pip#1463",
+    advice="compare it with the wheel, or reinstall the package",
+)
+def _altered(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    for name, dist in snapshot.packages.distributions.items():
+        if dist.altered and not dist.editable:
+            paths = sorted(dist.altered)
+            shown = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+            yield (
+                f"packages/distributions/{name}/altered",
+                f"{name} {dist.version} is not what its wheel shipped: {shown}.",
+            )
+
+
+@_rule(
+    "FP204",
+    "a distribution that is installed twice",
+    source="vllm#53241",
+    advice="remove the copy that is not meant; the first on the path wins",
+)
+def _duplicates(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    for name, places in snapshot.packages.duplicates.items():
+        yield (
+            f"packages/duplicates/{name}",
+            f"{name} is installed {len(places)} times, the winner first: {', '.join(places)}.",
+        )
+
+
+@_rule(
+    "FP205",
+    "one library from two packages",
+    source="vllm#53241",
+    advice="look at which one the ranks have mapped, and remove the other",
+)
+def _two_flavours(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    flavours: dict[str, list[str]] = {}
+    for name in snapshot.packages.distributions:
+        flavour = re.fullmatch(r"(nvidia-.+)-cu\d+", name)
+        if flavour is not None:
+            flavours.setdefault(flavour[1], []).append(name)
+    for stem, names in flavours.items():
+        if len(names) > 1:
+            shown = ", ".join(f"{name} {snapshot.packages.distributions[name].version}" for name in names)
+            yield f"packages/distributions/{names[0]}", f"{stem} is installed for several CUDA versions: {shown}."
+
+
+@_rule(
+    "FP206",
+    "an NCCL in use that is not the installed one",
+    source="pytorch#78489, vllm#3974",
+    advice="LD_PRELOAD, LD_LIBRARY_PATH or VLLM_NCCL_SO_PATH brings another one in",
+)
+def _other_nccl(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    installed = [name for name in snapshot.packages.distributions if re.fullmatch(r"nvidia-nccl-cu\d+", name)]
+    paths = sorted({path for path in mapped_paths(snapshot, "libnccl.so.2") if path})
+    foreign = [path for path in paths if "nvidia/nccl/" not in path]
+    if installed and foreign:
+        yield "server/libraries/libnccl.so.2", f"The server has {foreign[0]} mapped, not the one of {installed[0]}."
+    if len(paths) > 1:
+        yield "server/libraries/libnccl.so.2", f"The server has {len(paths)} copies of NCCL mapped: {', '.join(paths)}."
+
+
+@_rule(
+    "FP207",
+    "a library that was replaced on disk after it was loaded",
+    source="flashinfer#4490",
+    advice="restart the server: it runs the old file, and a relaunch will run the new one",
+)
+def _replaced(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    gone: dict[str, list[str]] = {}
+    for role, process in snapshot.server.processes.items():
+        for key, library in process.libraries.items() if isinstance(process.libraries, dict) else ():
+            if library.deleted:
+                gone.setdefault(key, []).append(role)
+    for key, roles in gone.items():
+        yield (
+            f"server/libraries/{PurePosixPath(key).name}",
+            f"{key} was replaced after {', '.join(roles)} had loaded it.",
+        )
+
+
+_TUNED = re.compile(r".*/configs/triton_(\d+)_(\d+)_(\d+)/.+\.json")
+
+
+@_rule(
+    "FP208",
+    "no tuned kernel configurations for this Triton",
+    source="sglang#7070",
+    advice="tune for it, or use the Triton that the engine was tuned with",
+)
+def _untuned(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    dist = snapshot.packages.distributions.get("triton")
+    running = version(str(dist.version)) if dist is not None else None
+    paths = [path for files in snapshot.packages.files.values() for path in files if _TUNED.fullmatch(path)]
+    tuned = {tuple(map(int, match.groups())) for path in paths if (match := _TUNED.fullmatch(path))}
+    if running is not None and tuned and running.release[:3] not in tuned:
+        shown = ", ".join(".".join(map(str, one)) for one in sorted(tuned))
+        text = f"The engine has tuned configurations for Triton {shown}; {running} is installed."
+        yield "packages/distributions/triton", text
+
+
+@_rule(
+    "FP209",
+    "code that every Python process runs first",
+    source="EXL3#15, kvcached#328",
+    advice="read it: it can change anything before the server's first line",
+)
+def _startup_code(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    for name, file in snapshot.startup.files.items():
+        if file.runs_code and not knowledge.BENIGN_STARTUP.fullmatch(name):
+            yield f"startup/files/{name}", f"{file.path} runs in every Python process of the server."
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The launch: FP301 and following
+
+
+def _argument(snapshot: Snapshot, *names: str) -> object:
+    """The first resolved argument of these names, else the launch's flag (a switch is True); None without either."""
+    from fingerprint.factors.flags import command_line
+
+    arguments = snapshot.server.arguments
+    if isinstance(arguments, dict):
+        for name in names:
+            if arguments.get(name) is not None:
+                return arguments[name]
+    line = command_line(snapshot.server.processes.get("launcher"))
+    for name in names:
+        words = line.flags.get("--" + name.replace("_", "-")) if line is not None else None
+        if words is not None:
+            return " ".join(words) or True
+    return None
+
+
+@_rule(
+    "FP301",
+    "CUDA graphs off",
+    source="vllm-plugin-FL#396, vllm#54677",
+    advice="remove the flag unless memory forces it; every kernel is launched by the host in turn",
+)
+def _graphs_off(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    for name in ("disable_cuda_graph", "disable_decode_cuda_graph", "enforce_eager"):
+        if _argument(snapshot, name) is True:
+            yield f"server/arguments/{name}", f"The server runs without CUDA graphs ({name})."
+            return
+    for name, value in sorted({**_launch(snapshot)}.items()):
+        if re.fullmatch(r"VLLM_USE_BREAKABLE_CUDAGRAPH|SGLANG_USE_BREAKABLE_CUDA_GRAPH", name) and value == "0":
+            yield f"server/variables/{name}", f"{name}=0 turns CUDA graphs off or changes their kind."
+
+
+@_rule(
+    "FP302",
+    "an EAGLE3 draft run as EAGLE",
+    source="sglang#21272",
+    advice="launch with --speculative-algorithm EAGLE3; the accept length is 1.0 otherwise, without an error",
+)
+def _eagle_for_eagle3(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    algorithm = _argument(snapshot, "speculative_algorithm")
+    draft = _argument(snapshot, "speculative_draft_model_path", "speculative_draft_model")
+    if algorithm == "EAGLE" and isinstance(draft, str) and re.search(r"eagle-?_?3", draft, re.IGNORECASE):
+        text = f"The draft {draft} is an EAGLE3 one by its name, and the algorithm is EAGLE."
+        yield "server/arguments/speculative_algorithm", text
+
+
+@_rule(
+    "FP303",
+    "a draft that is never accepted",
+    source="sglang#21272, sglang#24795",
+    advice="check the algorithm, the draft's own configuration and its weights before anything else",
+)
+def _nothing_accepted(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    measured = snapshot.measured
+    if measured is None or measured.accept_length is None or not _argument(snapshot, "speculative_algorithm"):
+        return
+    if measured.accept_length <= 1.01:
+        text = f"The measured accept length is {measured.accept_length:.2f}: no draft token is ever accepted."
+        yield "measured/accept_length", text
+
+
+@_rule(
+    "FP304",
+    "custom all-reduce off between several ranks",
+    source="club-3090#291, vllm#2971",
+    advice="NCCL carries small reductions instead; `bisect` shows what that costs here",
+)
+def _custom_all_reduce_off(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    ranks = sum(process.role == "rank" for process in snapshot.server.processes.values())
+    if ranks > 1 and _argument(snapshot, "disable_custom_all_reduce") is True:
+        text = f"Custom all-reduce is disabled, and there are {ranks} ranks."
+        yield "server/arguments/disable_custom_all_reduce", text
+
+
+def unread_part(snapshot: Snapshot) -> list[str]:
+    """Sections that no rule could look at, with the reason: silence about them is no good sign."""
+    return [
+        f"{name}: {section.reason or section.status}"
+        for name, section in snapshot.sections().items()
+        if section.status in {"failed", "absent"}
+    ]

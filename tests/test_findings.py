@@ -1,0 +1,241 @@
+"""Every rule fires on what it is about, keeps silent on what is right, and has its entry in the documentation."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fingerprint.findings import RULES, check, unread_part
+from fingerprint.misspelling import misspelling_of
+from snapshots import (
+    Distribution,
+    Library,
+    Measured,
+    Packages,
+    Process,
+    Section,
+    Server,
+    Snapshot,
+    Startup,
+    StartupFile,
+    Unread,
+)
+
+DOCS = Path(__file__).parents[1] / "docs" / "findings.md"
+
+
+def snapshot(measured: Measured | None = None, **sections: Section) -> Snapshot:
+    return Snapshot(
+        tool="test", taken_at=datetime(2026, 1, 1, tzinfo=timezone.utc), target="here", measured=measured, **sections
+    )
+
+
+def process(role: str, number: int | None = None, **values: object) -> Process:
+    defaults: dict[str, Any] = {
+        "role": role,
+        "rank": number,
+        "pid": 1,
+        "parent": 0,
+        "title": role,
+        "argv": ["python", "-m", "sglang.launch_server"],
+        "executable": "/venv/bin/python",
+        "cwd": "/srv",
+        "started": 1.0,
+        "at_exec": {},
+        "variables": {},
+    }
+    return Process(**{**defaults, **values})
+
+
+def served(
+    launch: dict[str, str],
+    *ranks: dict[str, str] | Unread,
+    argv: list[str] | None = None,
+    arguments: dict[str, Any] | None = None,
+) -> Server:
+    launcher = process("launcher", at_exec=launch, variables=launch, argv=["python", *(argv or [])])
+    processes = {"launcher": launcher}
+    for number, variables in enumerate(ranks):
+        processes[f"rank {number}"] = process("rank", number, variables=variables)
+    return Server(status="ok", engine="sglang", processes=processes, arguments=arguments or {})
+
+
+def installed(
+    *dists: str, duplicates: dict[str, list[str]] | None = None, files: dict[str, dict[str, str]] | None = None
+) -> Packages:
+    made = {}
+    for dist in dists:
+        name, _, version = dist.partition("==")
+        made[name] = Distribution(version=version, location="/venv/lib/python3/site-packages")
+    return Packages(status="ok", distributions=made, duplicates=duplicates or {}, files=files or {})
+
+
+def mapped(*paths: str, deleted: bool = False) -> Server:
+    libraries = {path: Library(path=path, deleted=deleted) for path in paths}
+    return Server(status="ok", processes={"rank 0": process("rank", 0, libraries=libraries)})
+
+
+PROTO = {"NCCL_PROTO": "LL"}
+SITE = "/venv/lib/python3/site-packages"
+TUNED = {"sglang": {"sglang/srt/layers/moe/configs/triton_3_5_1/E=8,N=128.json": "0" * 64}}
+
+
+def draft_accepting(length: float) -> Measured:
+    return Measured(metric="verify_ms", value=20.0, source="timer", accept_length=length)
+
+
+CASES: dict[str, tuple[Snapshot, Snapshot]] = {
+    "FP101": (snapshot(server=served(PROTO, PROTO, {})), snapshot(server=served(PROTO, PROTO, Unread(unread="gone")))),
+    "FP102": (snapshot(server=served(PROTO, {"NCCL_PROTO": "Simple"})), snapshot(server=served(PROTO, PROTO))),
+    "FP103": (
+        snapshot(server=served({}, {"A": "1"}, {"A": "2"})),
+        snapshot(server=served({}, {"LOCAL_RANK": "0"}, {"LOCAL_RANK": "1"})),
+    ),
+    "FP104": (
+        snapshot(server=served({"CCL_NET_GDR_LEVEL": "PHB"})),
+        snapshot(server=served({"NCCL_NET_GDR_LEVEL": "PHB", "CCL_ZE_ENABLE": "1"})),
+    ),
+    "FP105": (
+        snapshot(server=served({"VLLM_ATTENTION_BACKEND": "X"}), packages=installed("vllm==0.26.0")),
+        snapshot(server=served({"VLLM_ATTENTION_BACKEND": "X"}), packages=installed("vllm==0.10.0")),
+    ),
+    "FP106": (
+        snapshot(server=served({"CUDA_LAUNCH_BLOCKING": "1"})),
+        snapshot(server=served({"CUDA_LAUNCH_BLOCKING": "0"})),
+    ),
+    "FP201": (
+        snapshot(packages=installed("flashinfer-python==0.7.4", "flashinfer-cubin==0.6.13")),
+        snapshot(packages=installed("flashinfer-python==0.7.4", "flashinfer-jit-cache==0.7.4+cu129")),
+    ),
+    "FP202": (
+        snapshot(
+            packages=Packages(
+                status="ok",
+                distributions={
+                    "sglang": Distribution(
+                        version="0.5.10", location=SITE, requires=["torch==2.9.1", "gone>3; extra == 'x'"]
+                    ),
+                    "torch": Distribution(version="2.8.0", location=SITE),
+                },
+            )
+        ),
+        snapshot(packages=installed("sglang==0.5.10", "torch==2.8.0")),
+    ),
+    "FP203": (
+        snapshot(
+            packages=Packages(
+                status="ok",
+                distributions={"torch": Distribution(version="2.8.0", location=SITE, altered={"torch/a.py": "5"})},
+            )
+        ),
+        snapshot(packages=installed("torch==2.8.0")),
+    ),
+    "FP204": (
+        snapshot(packages=installed(duplicates={"torch": ["2.8.0 in /a", "2.7.0 in /b"]})),
+        snapshot(packages=installed("torch==2.8.0")),
+    ),
+    "FP205": (
+        snapshot(packages=installed("nvidia-nccl-cu12==2.27.5", "nvidia-nccl-cu13==2.29.7")),
+        snapshot(packages=installed("nvidia-nccl-cu12==2.27.5", "nvidia-cublas-cu13==13.1")),
+    ),
+    "FP206": (
+        snapshot(server=mapped("/usr/lib/libnccl.so.2"), packages=installed("nvidia-nccl-cu12==2.27.5")),
+        snapshot(server=mapped(f"{SITE}/nvidia/nccl/lib/libnccl.so.2"), packages=installed("nvidia-nccl-cu12==2.27.5")),
+    ),
+    "FP207": (snapshot(server=mapped("/usr/lib/a.so", deleted=True)), snapshot(server=mapped("/usr/lib/a.so"))),
+    "FP208": (
+        snapshot(packages=installed("triton==3.6.0", files=TUNED)),
+        snapshot(packages=installed("triton==3.5.1", files=TUNED)),
+    ),
+    "FP209": (
+        snapshot(
+            startup=Startup(
+                status="ok", files={"sitecustomize.py": StartupFile(path=f"{SITE}/sitecustomize.py", sha256="0" * 64)}
+            )
+        ),
+        snapshot(
+            startup=Startup(
+                status="ok",
+                files={
+                    "distutils-precedence.pth": StartupFile(path=f"{SITE}/distutils-precedence.pth", sha256="0" * 64)
+                },
+            )
+        ),
+    ),
+    "FP301": (
+        snapshot(server=served({}, argv=["--disable-cuda-graph"])),
+        snapshot(server=served({}, arguments={"disable_cuda_graph": False})),
+    ),
+    "FP302": (
+        snapshot(
+            server=served(
+                {}, arguments={"speculative_algorithm": "EAGLE", "speculative_draft_model_path": "/m/x-EAGLE3"}
+            )
+        ),
+        snapshot(
+            server=served(
+                {}, arguments={"speculative_algorithm": "EAGLE3", "speculative_draft_model_path": "/m/x-EAGLE3"}
+            )
+        ),
+    ),
+    "FP303": (
+        snapshot(measured=draft_accepting(1.0), server=served({}, arguments={"speculative_algorithm": "EAGLE"})),
+        snapshot(measured=draft_accepting(2.8), server=served({}, arguments={"speculative_algorithm": "EAGLE"})),
+    ),
+    "FP304": (
+        snapshot(server=served({}, {}, {}, argv=["--disable-custom-all-reduce"])),
+        snapshot(server=served({}, {}, argv=["--disable-custom-all-reduce"])),
+    ),
+}
+
+
+def codes(one: Snapshot) -> set[str]:
+    return {finding.code for finding in check(one)}
+
+
+@pytest.mark.parametrize("code", sorted(CASES))
+def test_a_rule_finds_its_fault_and_keeps_silent_without_it(code: str) -> None:
+    fault, right = CASES[code]
+    assert code in codes(fault)
+    assert code not in codes(right)
+
+
+def test_every_rule_has_a_case_and_an_entry_in_the_documentation() -> None:
+    assert set(CASES) == set(RULES)
+    page = DOCS.read_text(encoding="utf-8")
+    for code, rule in RULES.items():
+        assert f"## {code}: {rule.name}" in page
+        assert all(source in page for source in rule.source.split(", ")), code
+
+
+def test_nothing_is_found_where_nothing_was_read_and_that_is_said() -> None:
+    empty = snapshot()
+    assert check(empty) == []
+    assert "server: absent" in unread_part(empty)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("CCL_NET_GDR_LEVEL", "NCCL_NET_GDR_LEVEL"),
+        ("NCLL_PROTO", "NCCL_PROTO"),
+        ("SLGANG_ENABLE_SPEC_V2", "SGLANG_ENABLE_SPEC_V2"),
+        ("NCCL_PROTO", None),
+        ("RCCL_MSCCL_ENABLE", None),
+        ("CCL_WORKER_COUNT", None),
+        ("TOUCH_ME", None),
+        ("PATH", None),
+    ],
+)
+def test_a_name_one_slip_away_is_recognised_and_a_neighbouring_library_is_not(name: str, wanted: str | None) -> None:
+    assert misspelling_of(name) == wanted
+
+
+@given(st.text("ABCLNSGT_", max_size=12))
+def test_any_name_may_be_asked_about(name: str) -> None:
+    assert misspelling_of(name) != name
