@@ -1,0 +1,140 @@
+"""The commits between two states of a source tree, those first that touch what the server imports.
+
+Needs a clone that has both commits; the measured host's tree is never asked. Histories are not always one line: where
+the new commit does not contain the old one, the commits that only the old side had are listed as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fingerprint.errors import UsageError
+from fingerprint.knowledge import PATHS, first
+
+if TYPE_CHECKING:
+    from git import Repo
+
+MOST = 2000
+"""Commits that are looked at, on each side."""
+_SHA = re.compile(r"[0-9a-f]{7,64}")
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One commit between.
+
+    Attributes:
+        sha: full hash.
+        subject: first line of its message.
+        at: commit time, UTC.
+        paths: files that it touches.
+        imported: those of them that the server imports from.
+        weight: the strongest topic of those files, as `fingerprint.knowledge` weighs paths.
+        why: that topic in words; empty where none is known.
+        side: `new` where the new side gained it, `old` where it lost it.
+    """
+
+    sha: str
+    subject: str
+    at: datetime
+    paths: tuple[str, ...]
+    imported: tuple[str, ...]
+    weight: float
+    why: str
+    side: str
+
+
+@dataclass(frozen=True)
+class Between:
+    """What lies between two commits.
+
+    Attributes:
+        commits: those that touch imported code first, by the strength of what they touch, then newest first.
+        linear: whether the new commit contains the old one.
+        cut: whether there were more than `MOST`.
+    """
+
+    commits: tuple[Commit, ...]
+    linear: bool
+    cut: bool
+
+
+def commits_between(clone: Path, old: str, new: str, imports: Sequence[str] = ()) -> Between:
+    """List the commits between two states.
+
+    Args:
+        clone: a git repository that has both commits.
+        old: commit of the old side.
+        new: commit of the new side.
+        imports: directories below the root from which the server imports; empty: all.
+
+    Raises:
+        UsageError: not a repository, or one of the commits is not in it.
+    """
+    from git import GitCommandError, InvalidGitRepositoryError, NoSuchPathError, Repo
+
+    try:
+        repo = Repo(clone)
+    except (InvalidGitRepositoryError, NoSuchPathError):
+        raise UsageError(f"{clone} is not a git repository; give --repo a clone of the served tree.") from None
+    with repo:
+        for sha in (old, new):
+            if not _SHA.fullmatch(sha) or not _has(repo, sha):
+                raise UsageError(f"Commit {sha[:40]!r} is not in {clone}; fetch it there, or name another clone.")
+        try:
+            gained, more = _listed(repo, f"{old}..{new}", "new", imports)
+            lost, more_lost = _listed(repo, f"{new}..{old}", "old", imports)
+        except GitCommandError as error:
+            raise UsageError(f"git could not list commits in {clone}: {error.stderr.strip()}") from None
+    commits = sorted((*gained, *lost), key=lambda one: (not one.imported, -one.weight, -one.at.timestamp(), one.sha))
+    return Between(tuple(commits), linear=not lost, cut=more or more_lost)
+
+
+def _has(repo: Repo, sha: str) -> bool:
+    from git import GitCommandError
+
+    try:
+        repo.git.cat_file("-e", f"{sha}^{{commit}}")
+    except GitCommandError:
+        return False
+    return True
+
+
+def _listed(repo: Repo, span: str, side: str, imports: Sequence[str]) -> tuple[list[Commit], bool]:
+    """One git call for all of it: hashes, times, subjects and paths, separated by NULs."""
+    text = repo.git.log(
+        span,
+        f"--max-count={MOST + 1}",
+        "--no-renames",
+        "--no-merges",
+        "--name-only",
+        "-z",
+        "--format=%x01%H%x00%ct%x00%s",
+    )
+    commits = []
+    for record in text.split("\x01")[1:]:
+        sha, at, subject, *paths = record.split("\x00")
+        touched = tuple(path.strip("\n") for path in paths if path.strip("\n"))
+        commits.append(_commit(sha, subject, int(at), touched, side, imports))
+    return commits[:MOST], len(commits) > MOST
+
+
+def _commit(sha: str, subject: str, at: int, paths: tuple[str, ...], side: str, imports: Sequence[str]) -> Commit:
+    imported = tuple(path for path in paths if _below(path, imports))
+    rows = [row for path in imported if (row := first(PATHS, path)) is not None]
+    best = max(rows, key=lambda row: row.weight, default=None)
+    weight, why = (best.weight, best.text) if best is not None else (0.0, "")
+    when = datetime.fromtimestamp(at, tz=timezone.utc)
+    return Commit(sha, subject, when, paths, imported, weight, why, side)
+
+
+def _below(path: str, imports: Sequence[str]) -> bool:
+    directories = [directory.strip("/") for directory in imports]
+    return not directories or any(
+        directory in {"", "."} or path.startswith(f"{directory}/") for directory in directories
+    )
