@@ -23,6 +23,9 @@ from fingerprint.targets.base import Channel, Target
 BOOT = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"
 """Free of quotes, backslashes, exclamation marks and newlines, so that every login shell passes it on unharmed."""
 
+LARGEST_LINE_BYTES = 1 << 29
+"""No host makes us keep more than this at once."""
+
 LOADER = """
 import os, sys
 blob = sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))
@@ -65,8 +68,13 @@ class HostProgram:
         self._channel: Channel = target.start([python, "-I", "-S", "-c", BOOT])
         loader = LOADER.encode()
         blob = payload()
-        self._write(b"%d\n%s%d\n%s%s\n" % (len(loader), loader, len(blob), blob, self._nonce.encode()))
-        self._hear(None, lambda _event, _value: None)
+        try:
+            self._write(b"%d\n%s%d\n%s%s\n" % (len(loader), loader, len(blob), blob, self._nonce.encode()))
+            self.greeting: dict[str, Any] = self._hear(None, lambda _event, _value: None)
+            """What the program says of itself: `python` (its version) and `pid`."""
+        except BaseException:
+            self._channel.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -104,10 +112,10 @@ class HostProgram:
         nonce = self._nonce.encode()
         while True:
             try:
-                line = self._channel.stdout.readline()
+                line = self._channel.stdout.readline(LARGEST_LINE_BYTES)
             except OSError:
                 line = b""
-            if not line:
+            if not line.endswith(b"\n"):
                 raise self._broken()
             start = line.find(nonce)
             if start < 0:

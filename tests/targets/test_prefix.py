@@ -1,0 +1,131 @@
+"""Targets behind a command, and root through sudo. The commands are the tests' own scripts under those names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fingerprint.capture import capture
+from fingerprint.errors import TargetError, UsageError
+from fingerprint.host import HostProgram
+from fingerprint.targets import parse_target
+from fingerprint.targets.sudo import SudoTarget
+
+Script = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
+    """Puts a fake command on the PATH; it notes its words one a line, then does what the text says."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    def write(name: str, text: str) -> Path:
+        path = folder / name
+        path.write_text(f'#!/bin/sh\nfor word in "$@"; do echo "$word"; done > {tmp_path}/{name}.words\n{text}\n')
+        path.chmod(0o755)
+        return tmp_path / f"{name}.words"
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("target", "command", "shift", "words"),
+    [
+        ("docker:serving-1", "docker", 3, ["exec", "--interactive", "serving-1"]),
+        (
+            "kubectl:prod/pod-7/engine",
+            "kubectl",
+            6,
+            ["exec", "--stdin", "--namespace=prod", "pod-7", "--container=engine", "--"],
+        ),
+        ("kubectl:prod/pod-7", "kubectl", 5, ["exec", "--stdin", "--namespace=prod", "pod-7", "--"]),
+        ("srun:--jobid=12 -w node3", "srun", 5, ["--ntasks=1", "--unbuffered", "--jobid=12", "-w", "node3"]),
+        ("via:wrapper 'a b'", "wrapper", 1, ["a b"]),
+    ],
+)
+def test_a_capture_comes_through_every_prefix(
+    script: Script, target: str, command: str, shift: int, words: list[str]
+) -> None:
+    noted = script(command, f'echo a banner; shift {shift}; exec "$@"')
+    with HostProgram(parse_target(target)) as host:
+        snapshot = capture(host, {"sections": ["startup"], "pid": os.getpid()})
+    assert snapshot.target == target
+    assert noted.read_text().splitlines()[: len(words)] == words
+
+
+def test_words_survive_the_shell_behind_every_ssh(script: Script) -> None:
+    # ssh hands its words, joined by blanks, to the login shell of the other side.
+    script("ssh", 'shift; exec sh -c "$*"')
+    one = parse_target("via:ssh gpu01")
+    two = parse_target("via:ssh bastion ssh gpu01")
+    for target in (one, two):
+        channel = target.start(["printf", "%s|", "a b", "$HOME", "it's", '"'])
+        assert channel.stdout.read() == b"a b|$HOME|it's|\"|"
+        channel.close()
+
+
+@pytest.mark.parametrize(
+    "text", ["docker:", "docker:-x", "kubectl:pod", "kubectl:a/b/c/d", "via:", "via:'open", "srun:'open"]
+)
+def test_half_a_target_is_a_sentence(text: str) -> None:
+    with pytest.raises(UsageError, match="write "):
+        parse_target(text)
+
+
+def test_a_missing_command_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(TargetError, match="docker cannot be started: No such file"):
+        HostProgram(parse_target("docker:x"))
+
+
+def test_a_host_without_python_says_so(script: Script) -> None:
+    script("docker", 'echo "sh: 1: python3: not found" >&2; exit 127')
+    with pytest.raises(TargetError, match="python3: not found"):
+        HostProgram(parse_target("docker:x"))
+
+
+FAKE_SUDO = """
+case "$*" in
+*-n*) {without} ;;
+esac
+read -r password
+[ "$password" = "the right one" ] || {{ echo "sudo: 1 incorrect password attempt" >&2; exit 1; }}
+while [ "$1" != -- ]; do shift; done
+shift
+exec "$@"
+"""
+RUN = 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"'
+
+
+def test_sudo_without_a_password_asks_for_none(script: Script) -> None:
+    script("sudo", FAKE_SUDO.format(without=RUN))
+
+    def never() -> str:
+        raise AssertionError("asked")
+
+    channel = SudoTarget(parse_target("local"), never).start(["echo", "in"])
+    assert channel.stdout.read() == b"in\n"
+    channel.close()
+
+
+def test_a_sudo_password_goes_to_sudo_s_input_and_nowhere_else(script: Script) -> None:
+    noted = script("sudo", FAKE_SUDO.format(without='echo "sudo: a password is required" >&2; exit 1'))
+    channel = SudoTarget(parse_target("local"), lambda: "the right one").start(["cat"])
+    channel.stdin.write(b"input\n")
+    channel.stdin.flush()
+    assert channel.stdout.readline() == b"input\n"
+    channel.close()
+    assert "the right one" not in noted.read_text()
+
+
+def test_a_wrong_sudo_password_and_a_missing_one_are_sentences(script: Script) -> None:
+    script("sudo", FAKE_SUDO.format(without="exit 1"))
+    with pytest.raises(TargetError, match="incorrect password"):
+        HostProgram(SudoTarget(parse_target("local"), lambda: "wrong"))
+    with pytest.raises(TargetError, match="sudo wants a password"):
+        HostProgram(SudoTarget(parse_target("local")))
