@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, Field, JsonValue
 
-from fingerprint.diff import SECRET, Comparison, Difference, Line
+from fingerprint.diff import SECRET, Comparison, Difference, Line, Reason
 from fingerprint.report.words import clean, count
 from snapshots import Leaf, Unread
 
@@ -137,10 +137,9 @@ def _row(difference: Difference, depth: int, *, opened: bool) -> Row:
     )
 
 
-def reason_text(reason: object) -> str:
+def reason_text(reason: Reason) -> str:
     """A reason with its source."""
-    text, source = getattr(reason, "text", ""), getattr(reason, "source", "")
-    return f"{clean(text, 300)} [{clean(source, 200)}]"
+    return f"{clean(reason.text, 300)} [{clean(reason.source, 200)}]"
 
 
 def _details(details: Sequence[str], most: int | None) -> tuple[str, ...]:
@@ -289,36 +288,36 @@ def _start() -> float:
 def markdown(comparison: Comparison, *, most: int | None = None, opened: bool = False) -> str:
     """The short list for a ticket."""
     out = [
-        f"**{_md(comparison.old_id[:12])} → {_md(comparison.new_id[:12])}**: {summary(comparison)}.",
+        f"**{md(comparison.old_id[:12])} → {md(comparison.new_id[:12])}**: {summary(comparison)}.",
         "",
     ]
     table = list(rows(comparison, most=most, opened=opened))
     if table:
         out += ["| difference | old | new | likelihood | why |", "| --- | --- | --- | --- | --- |"]
         for row in table:
-            name = "&nbsp;" * 4 * row.depth + _code(row.title) + (f" ({_md(row.note)})" if row.note else "")
-            where = f" shows in {_md(row.where)}" if row.where else ""
-            why = "; ".join(_md(line) for line in (*row.why, *(row.details if opened or not row.why else ())))
+            name = "&nbsp;" * 4 * row.depth + code(row.title) + (f" ({md(row.note)})" if row.note else "")
+            where = f" shows in {md(row.where)}" if row.where else ""
+            why = "; ".join(md(line) for line in (*row.why, *(row.details if opened or not row.why else ())))
             likelihood = "" if row.likelihood is None else f"{row.likelihood:.2f}"
-            cells = (name, _code(row.old), _code(row.new), likelihood, why + where)
+            cells = (name, code(row.old), code(row.new), likelihood, why + where)
             out.append(f"| {' | '.join(cells)} |")
     left = 0 if most is None else max(0, len(comparison.lines()) - most)
     if left:
         out.append(f"\n… and {left} less likely.")
     for heading, lines in _appendix(comparison):
-        out += ["", f"**{heading}**", "", *(f"- {_md(line)}" for line in lines)]
+        out += ["", f"**{heading}**", "", *(f"- {md(line)}" for line in lines)]
     return "\n".join(out) + "\n"
 
 
 _MARKS = re.compile(r"([\\`*_\[\]<>|#!~&@]|:(?=//))")
 
 
-def _md(text: str) -> str:
+def md(text: str) -> str:
     """Text in which Markdown finds nothing to do: no link, no mention, no HTML."""
     return _MARKS.sub(lambda found: f"&#{ord(found[1])};" if found[1] in "<>|&@:`" else f"\\{found[1]}", text)
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
     """Text as code in a table cell."""
     if not text:
         return ""
@@ -425,10 +424,3 @@ def plain(leaf: Leaf | None) -> JsonValue:
     if isinstance(leaf, tuple):
         return [plain(item) for item in leaf]
     return leaf
-
-
-def names(items: Iterable[str], most: int = 6) -> str:
-    """The first few names, and how many more there are."""
-    listed = list(items)
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return clean(", ".join(listed[:most]), 400) + more

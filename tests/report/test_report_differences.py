@@ -1,0 +1,165 @@
+"""The forms of a comparison: everything is said, nothing that a host wrote gets through raw."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import runpy
+import unicodedata
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console, RenderableType
+
+from fingerprint.diff import compare
+from fingerprint.errors import UsageError
+from fingerprint.findings import check, unread_part
+from fingerprint.fleet import fleet
+from fingerprint.report import checks, contents, differences, fleets
+from snapshots import Distribution, Packages, Process, Server, Snapshot, Unread
+
+ROOT = Path(__file__).parents[2]
+HOSTILE = (
+    "\x1b[31mred\x1b]8;;http://evil\x07 [link](http://evil) <img src=x> |cell| `code`"
+    " \u202eabc\u2066 @all\n# title\r\x9b2J"
+)
+
+
+def snapshot(
+    value: str = "1",
+    name: str = "NAME",
+    version: str = "1.0",
+    target: str = "here",
+    dists: Sequence[str] = ("d",),
+    requires: Sequence[str] = (),
+) -> Snapshot:
+    launcher = Process(
+        role="launcher",
+        pid=1,
+        parent=0,
+        title="t",
+        argv=["python", "--flag", value],
+        executable="/py",
+        cwd="/",
+        started=0.0,
+        at_exec={name: value},
+        variables={name: value},
+    )
+    installed = {dist: Distribution(version=version, location="/x", requires=list(requires)) for dist in dists}
+    return Snapshot(
+        tool="test",
+        taken_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
+        target=target,
+        packages=Packages(status="ok", distributions=installed),
+        server=Server(status="ok", processes={"launcher": launcher}),
+    )
+
+
+def printed(renderable: RenderableType) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=100, force_terminal=False, color_system=None).print(renderable)
+    return stream.getvalue()
+
+
+def assert_harmless(text: str) -> None:
+    bad = {character for character in text if unicodedata.category(character) in {"Cc", "Cf", "Zl", "Zp", "Cs"}} - {
+        "\n"
+    }
+    assert not bad
+
+
+@given(st.text(max_size=40), st.text(max_size=20), st.text(max_size=12))
+def test_no_text_of_a_host_can_colour_move_or_turn_a_terminal(value: str, name: str, version: str) -> None:
+    old, new = snapshot(), snapshot(value + HOSTILE, name + HOSTILE, version + HOSTILE, target=HOSTILE)
+    comparison = compare(old, new, state=True)
+    many = fleet({HOSTILE: new, "a": old})
+    for text in (
+        printed(differences.terminal(comparison, most=None, opened=True)),
+        *(printed(differences.explain(item)) for item in comparison.differences),
+        printed(fleets.terminal(many)),
+        printed(checks.terminal(check(new), unread_part(new))),
+        printed(contents.terminal(new)),
+        printed(contents.terminal(new, "server", opened=True)),
+        differences.as_json(differences.document(comparison)),
+        differences.as_json(fleets.document(many)),
+        contents.text(new, "server"),
+        differences.markdown(comparison),
+        fleets.markdown(many),
+        checks.markdown(check(new), unread_part(new)),
+    ):
+        assert_harmless(text)
+
+
+def test_no_text_of_a_host_is_markdown() -> None:
+    text = differences.markdown(compare(snapshot(), snapshot(HOSTILE, HOSTILE, HOSTILE)))
+    outside_code = re.sub(r"(`+).+?\1", "", text)
+    assert "<img" not in outside_code
+    assert not re.search(r"(?<!\\)\[link\]\(", outside_code)
+    assert "\n# title" not in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
+
+
+def test_a_value_is_bounded_and_a_secret_is_not_shown() -> None:
+    assert len(differences.value("x" * 10_000)) < 200
+    assert "deadbeef" not in differences.value("<secret:0011:deadbeef> and more")
+    assert differences.value(Unread(unread="no right")) == "not read: no right"
+    assert differences.value(None) == "absent"
+    assert differences.value(("a", "b")) == "a, b"
+
+
+def test_a_family_that_moved_together_is_one_row_that_opens() -> None:
+    names = [f"nvidia-{part}-cu12" for part in ("cufft", "curand", "nvtx", "cusolver", "cusparse")]
+    pins = [f"{name}==1.0" for name in names]
+    pair = [
+        snapshot(version=version, dists=["torch", *names], requires=[pin.replace("1.0", version) for pin in pins])
+        for version in ("1.0", "2.0")
+    ]
+    comparison = compare(*pair)
+    closed = printed(differences.terminal(comparison))
+    assert "5 nvidia-* packages" in closed
+    assert closed.count("package:") == 1
+    assert printed(differences.terminal(comparison, opened=True)).count("package:") == 6
+
+
+def test_what_is_cut_is_counted() -> None:
+    pair = [snapshot(version=version, dists=[f"p{n}" for n in range(30)]) for version in ("1", "2")]
+    assert "and 25 less likely" in printed(differences.terminal(compare(*pair), most=5))
+    assert "and 25 less likely" in differences.markdown(compare(*pair), most=5)
+
+
+def test_every_reason_is_printed_with_its_source() -> None:
+    comparison = compare(snapshot(), snapshot(name="NCCL_PROTO"))
+    (difference,) = comparison.find("variable:NCCL_PROTO")
+    text = " ".join(printed(differences.explain(difference)).split())
+    for reason in difference.reasons:
+        assert f"{reason.text} [{reason.source}]" in text
+
+
+def test_equal_snapshots_are_said_to_be_equal() -> None:
+    text = printed(differences.terminal(compare(snapshot(), snapshot())))
+    assert "No differences" in text
+    assert "all of packages, server" in text
+
+
+def test_a_section_that_does_not_exist_is_one_sentence() -> None:
+    with pytest.raises(UsageError, match="no section 'nonsense'; it has packages"):
+        contents.terminal(snapshot(), "nonsense")
+
+
+def test_the_json_of_a_comparison_is_read_back_by_its_own_model() -> None:
+    made = differences.document(compare(snapshot(), snapshot(HOSTILE)))
+    again = differences.ComparisonDocument.model_validate(json.loads(differences.as_json(made)))
+    assert again == made
+
+
+def test_the_published_schemas_are_those_of_the_models() -> None:
+    generate = runpy.run_path(str(ROOT / "docs" / "schema" / "generate.py"))
+    for name in generate["DOCUMENTS"]:
+        published = (ROOT / "docs" / "schema" / f"{name}.json").read_text(encoding="utf-8")
+        assert published == generate["text"](name), f"run docs/schema/generate.py: {name}.json is out of date"
