@@ -1,0 +1,92 @@
+"""The search of a case over again, from its journal: what was probable after which launch.
+
+The search is a pure function of what it was told, so the journal is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fingerprint.bisect import noise
+from fingerprint.bisect.search import Budget, Search, Unlaunchable, Void
+from fingerprint.bisect.verdict import Then, Verdict
+from fingerprint.case import Outcome, unseen
+from fingerprint.report.model import explanation
+
+if TYPE_CHECKING:
+    from fingerprint.bisect.journal import CaseLine, TrialLine
+    from snapshots import Snapshot
+
+SHOWN = 6
+MOST_MOMENTS = 12
+"""Judging after a launch costs tens of milliseconds, and a curve needs no more points."""
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What the search would say after all launches, and the probabilities on the way (launch, explanation -> p)."""
+
+    verdict: Verdict
+    moments: tuple[tuple[int, dict[str, float]], ...]
+
+
+def search_of(line: CaseLine) -> Search:
+    """The search that a journal's first line describes."""
+    then = None
+    if line.then_old_ms is not None and line.then_new_ms is not None:
+        then = Then(old_ms=line.then_old_ms, new_ms=line.then_new_ms)
+    return Search(
+        [factor.id for factor in line.factors],
+        prior=line.prior or None,
+        noise=noise.prior(line.engine, "verify_ms"),
+        seed=line.seed,
+        then=then,
+        budget=Budget(launches=line.budget),
+    )
+
+
+def replay(line: CaseLine, trials: Sequence[TrialLine]) -> Replayed:
+    """Tell a search everything that the journal holds."""
+    search = search_of(line)
+    held: list[tuple[int, dict[str, float]]] = []
+    judged = {round((step + 1) * len(trials) / MOST_MOMENTS) for step in range(MOST_MOMENTS)}
+    for place, trial in enumerate(trials, 1):
+        if trial.status == "measured" and trial.value_ms is not None:
+            search.tell(trial.new, trial.value_ms, hours=trial.hours)
+        elif trial.status == "unlaunchable":
+            search.tell(trial.new, Unlaunchable(trial.reason), hours=trial.hours)
+        else:
+            search.tell(trial.new, Void(trial.reason), hours=trial.hours)
+        if len(trials) > MOST_MOMENTS and place not in judged:
+            continue
+        posterior = search.verdict().posterior
+        if posterior:
+            held.append((trial.number, {explanation(one.structure, one.factors): one.probability for one in posterior}))
+    return Replayed(search.verdict(), _shown(held))
+
+
+def _shown(held: list[tuple[int, dict[str, float]]]) -> tuple[tuple[int, dict[str, float]], ...]:
+    """The explanations that were ever likely, and the rest as one."""
+    peak: dict[str, float] = {}
+    for _, probabilities in held:
+        for name, value in probabilities.items():
+            peak[name] = max(peak.get(name, 0.0), value)
+    last = held[-1][1] if held else {}
+    names = sorted(peak, key=lambda name: (-last.get(name, 0.0) - 0.01 * peak[name], name))[:SHOWN]
+    return tuple((at, {name: probabilities.get(name, 0.0) for name in names}) for at, probabilities in held)
+
+
+def outcome_so_far(
+    line: CaseLine, trials: Sequence[TrialLine], replayed: Replayed, old: Snapshot, new: Snapshot
+) -> Outcome:
+    """The outcome of a bisect that has not come to its end."""
+    first = next((trial for trial in trials if trial.metric is not None), None)
+    return Outcome(
+        **dict(replayed.verdict),
+        metric=first.metric if first else None,
+        source=first.source if first else None,
+        fixed=line.fixed,
+        unseen=unseen(old, new),
+    )
