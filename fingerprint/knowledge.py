@@ -246,7 +246,7 @@ PACKAGES = (
     _row(r"nvidia-(cutlass-dsl.*)", 1.6, "matrix and attention kernels are generated with it"),
     _row(r"nvidia-.*", -0.2, "a CUDA library off the verify path"),
     _row(
-        r"flash-attn.*|fa3|xformers|aiter.*|kernels|quack-kernels|tilelang|deep-?gemm|deep-?ep|apache-tvm-ffi|mscclpp|cuda-python|cuda-bindings",
+        r"flash-attn.*|fa3|xformers|(amd-)?aiter.*|kernels|quack-kernels|tilelang|deep-?gemm|deep-?ep|apache-tvm-ffi|mscclpp|cuda-python|cuda-bindings",
         1.7,
         "kernels of the serving path",
         "aiter#4050",

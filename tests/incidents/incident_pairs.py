@@ -1,0 +1,287 @@
+"""Public incidents as changes between two hosts.
+
+`single` have one culprit that the report confirmed by an A/B; the others are there for what must not be claimed. A
+reference is the public thread, with its owner where that is known. Decoys that a report names are part of the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from incident_builder import Host, Step, digest
+
+
+@dataclass(frozen=True)
+class Incident:
+    """One report.
+
+    Attributes:
+        reference: public thread.
+        culprits: factor ids or keys, any of which counts as the culprit.
+        kind: single, interaction, several, open, retracted.
+        change: what the report says was different.
+    """
+
+    reference: str
+    culprits: frozenset[str]
+    kind: str
+    change: Step
+
+
+INCIDENTS: list[Incident] = []
+
+
+def _incident(reference: str, *culprits: str, kind: str = "single") -> Callable[[Step], Step]:
+    def register(change: Step) -> Step:
+        INCIDENTS.append(Incident(reference, frozenset(culprits), kind, change))
+        return change
+
+    return register
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# packages
+
+
+@_incident("sgl-project/sglang#25315", "package:transformers")
+def _kv_cache_sizing(old: Host, new: Host) -> None:
+    old.installed["transformers"], new.installed["transformers"] = "5.5.4", "5.6.0"
+
+
+@_incident("pytorch/pytorch#127077", "package:nvidia-nccl-cu12")
+def _nccl_under_torch(old: Host, new: Host) -> None:
+    old.installed |= {"torch": "2.1.0", "nvidia-nccl-cu12": "2.18.5"}
+    new.installed |= {"torch": "2.3.0", "nvidia-nccl-cu12": "2.20.5"}
+
+
+@_incident("NVIDIA/nccl#837", "package:nvidia-nccl-cu12")
+def _nccl_step(old: Host, new: Host) -> None:
+    old.installed["nvidia-nccl-cu12"], new.installed["nvidia-nccl-cu12"] = "2.10.3", "2.11.4"
+
+
+@_incident("pytorch/pytorch#117748", "package:nvidia-nccl-cu12")
+def _nccl_build(old: Host, new: Host) -> None:
+    for host in (old, new):
+        host.installed["nvidia-nccl-cu12"] = "2.19.3"
+    old.builds["nvidia-nccl-cu12"] = "with the fix"
+
+
+@_incident("vllm-project/vllm#4509", "package:triton")
+def _triton_under_torch(old: Host, new: Host) -> None:
+    old.installed |= {"torch": "2.2.2", "triton": "2.2.0"}
+    new.installed |= {"torch": "2.3.0", "triton": "2.3.0"}
+
+
+@_incident("sgl-project/sglang#20023", "package:triton")
+def _triton_build(old: Host, new: Host) -> None:
+    for host in (old, new):
+        host.installed["triton"] = "3.4.0"
+    new.builds["triton"] = "from the index"
+
+
+@_incident("intel/torch-xpu-ops#3368", "package:transformers")
+def _longer_prompts(old: Host, new: Host) -> None:
+    old.installed["transformers"], new.installed["transformers"] = "4.55.4", "5.9.0"
+
+
+@_incident("ROCm/aiter#4050", "package:amd-aiter")
+def _tuned_rows(old: Host, new: Host) -> None:
+    path = "aiter/configs/model_configs/a8w8_blockscale_tuned_fmoe_ds_v3.csv"
+    for host, rows in ((old, "old rows"), (new, "new rows")):
+        host.installed["amd-aiter"] = "0.1.10"
+        host.builds["amd-aiter"] = rows
+        host.files["amd-aiter"] = {path: digest(rows), "aiter/__init__.py": digest("same")}
+
+
+@_incident("sgl-project/sglang#7339", "package:flashinfer-python")
+def _flashinfer_became_jit(old: Host, new: Host) -> None:
+    old.installed |= {"sglang": "0.4.6", "flashinfer-python": "0.2.5"}
+    new.installed |= {"sglang": "0.4.7", "flashinfer-python": "0.2.6"}
+    new.commit = "b" * 40
+
+
+@_incident("vllm-project/vllm#44808", "package:flashinfer-python")
+def _flashinfer_not_engine(old: Host, new: Host) -> None:
+    old.installed |= {"vllm": "0.21.0", "flashinfer-python": "0.6.8.post1", "flashinfer-cubin": "0.6.8.post1"}
+    new.installed |= {"vllm": "0.22.0", "flashinfer-python": "0.6.11", "flashinfer-cubin": "0.6.11"}
+
+
+@_incident("flashinfer-ai/flashinfer#3935", "package:flashinfer-python")
+def _flashinfer_alone(old: Host, new: Host) -> None:
+    for host, version in ((old, "0.6.12"), (new, "0.6.13")):
+        host.installed |= {"flashinfer-python": version, "flashinfer-cubin": version}
+
+
+@_incident("NVIDIA/TensorRT-LLM#16623", "package:nvidia-cublas-cu12")
+def _cublas_in_an_image_bump(old: Host, new: Host) -> None:
+    old.installed |= {"nvidia-cublas-cu12": "13.4.0.1", "nvidia-cudnn-cu12": "9.21", "nvidia-nccl-cu12": "2.29.7"}
+    new.installed |= {"nvidia-cublas-cu12": "13.4.1.2", "nvidia-cudnn-cu12": "9.22", "nvidia-nccl-cu12": "2.30.4"}
+
+
+@_incident("sgl-project/sglang#5980", "package:nvidia-nccl-cu12")
+def _nccl_forced_by_an_image(old: Host, new: Host) -> None:
+    old.installed["nvidia-nccl-cu12"], new.installed["nvidia-nccl-cu12"] = "2.21.5", "2.26.2"
+    old.installed["sglang"], new.installed["sglang"] = "0.4.6", "0.4.6.post1"
+
+
+@_incident("sgl-project/sglang#7070", "package:triton")
+def _no_tuned_configuration(old: Host, new: Host) -> None:
+    old.installed |= {"sglang": "0.4.6", "torch": "2.6.0", "triton": "3.2.0"}
+    new.installed |= {"sglang": "0.4.7", "torch": "2.7.1", "triton": "3.3.1"}
+
+
+@_incident("vllm-project/vllm#39965", "package:vllm")
+def _backend_gated_by_a_new_default(old: Host, new: Host) -> None:
+    for host, version, backend in ((old, "0.18.1", "FLASH_ATTN"), (new, "0.18.2", "TRITON_ATTN")):
+        host.installed["vllm"] = version
+        host.arguments["attention_backend"] = backend
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# flags and variables
+
+
+@_incident("flagos-ai/vllm-plugin-FL#396", "flag:--enforce-eager")
+def _eager_from_a_readme(_old: Host, new: Host) -> None:
+    new.flag("--enforce-eager")
+
+
+@_incident("sgl-project/sglang#4360", "flag:--enable-flashinfer-mla")
+def _no_mla_kernel(old: Host, _new: Host) -> None:
+    old.flag("--enable-flashinfer-mla")
+
+
+@_incident("sgl-project/sglang#5630", "flag:--attention-backend")
+def _attention_backend(old: Host, new: Host) -> None:
+    for host, backend in ((old, "flashinfer"), (new, "fa3")):
+        host.flag("--attention-backend", backend)
+        host.arguments["attention_backend"] = backend
+
+
+@_incident("sgl-project/sglang#21272", "flag:--speculative-algorithm")
+def _eagle_for_eagle3(old: Host, new: Host) -> None:
+    new.flag("--speculative-algorithm", "EAGLE")
+    old.accept_length, new.accept_length = 2.8, 1.0
+
+
+@_incident("sgl-project/sglang#12411", "variable:SGLANG_ENABLE_SPEC_V2")
+def _spec_v2(_old: Host, new: Host) -> None:
+    new.launch["SGLANG_ENABLE_SPEC_V2"] = "1"
+
+
+@_incident("NERSC/podman-hpc#136", "variable:NCCL_NET_GDR_LEVEL", "variable:CCL_NET_GDR_LEVEL")
+def _misspelt(old: Host, new: Host) -> None:
+    old.launch["NCCL_NET_GDR_LEVEL"] = "PHB"
+    new.launch["CCL_NET_GDR_LEVEL"] = "PHB"
+
+
+@_incident("one-click-llms#18", "variable:NCCL_P2P_DISABLE")
+def _p2p_off_in_an_image(_old: Host, new: Host) -> None:
+    new.launch["NCCL_P2P_DISABLE"] = "1"
+
+
+@_incident("tokenspeed#1127", "server/variables/NCCL_CUMEM_ENABLE", "server/variables/NCCL_NVLS_ENABLE")
+def _forced_by_the_engine(_old: Host, new: Host) -> None:
+    new.late |= {"NCCL_CUMEM_ENABLE": "0", "NCCL_NVLS_ENABLE": "0"}
+
+
+@_incident("DSpark#39", "server/variables/NCCL_IB_MERGE_NICS", "variable:NCCL_IB_MERGE_NICS")
+def _never_delivered(old: Host, _new: Host) -> None:
+    old.launch["NCCL_IB_MERGE_NICS"] = "1"
+
+
+@_incident("vllm-project/vllm-ascend#6966", "process:affinity")
+def _unbound(old: Host, new: Host) -> None:
+    old.affinity, new.affinity = "0-15", "0-63"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# source and startup
+
+
+@_incident("ROCm/vllm#351", "tree:commit")
+def _wrapper_change(_old: Host, new: Host) -> None:
+    new.commit = "b" * 40
+
+
+@_incident("sgl-project/sglang#28224", "tree:commit")
+def _source_bisect(_old: Host, new: Host) -> None:
+    new.commit = "c" * 40
+
+
+@_incident("sgl-project/sglang#32787", "tree:python/sglang/srt/layers/quantization/fp8_utils.py")
+def _gemm_backend(_old: Host, new: Host) -> None:
+    new.patch("python/sglang/srt/layers/quantization/fp8_utils.py", '        backend="auto",')
+    new.patch("python/sglang/srt/managers/tokenizer_manager.py", "        self.count += 1")
+
+
+@_incident("sgl-project/sglang#26171", "tree:python/sglang/srt/speculative/eagle_worker.py")
+def _a_sync_in_the_draft(_old: Host, new: Host) -> None:
+    new.patch("python/sglang/srt/speculative/eagle_worker.py", "        lens = seq_lens.cpu()")
+    new.patch("python/sglang/srt/utils/common.py", "    return value")
+
+
+@_incident("vllm-project/vllm#49013", "tree:python/vllm/v1/structured_output/utils.py")
+def _threads_that_spin(_old: Host, new: Host) -> None:
+    new.patch("python/vllm/v1/structured_output/utils.py", "    mask = torch.from_numpy(bits)")
+    for name in ("worker/gpu_model_runner", "worker/gpu_input_batch", "core/sched/scheduler"):
+        new.patch(f"python/vllm/v1/{name}.py", "        pinned = True")
+
+
+@_incident("ovg-project/kvcached#328", "startup:kvcached_autopatch.pth")
+def _hook_before_the_script(_old: Host, new: Host) -> None:
+    new.startup["kvcached_autopatch.pth"] = "import kvcached_autopatch\n"
+
+
+@_incident("EXL3#15", "startup:sitecustomize")
+def _patches_at_every_start(_old: Host, new: Host) -> None:
+    new.startup["sitecustomize.py"] = "import os\nif os.environ.get('EXL3_OVERLAY'):\n    import overlay\n"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# not one culprit, or none that was confirmed
+
+
+@_incident("vllm-project/vllm#50292", "package:vllm", kind="interaction")
+def _no_longer_read(old: Host, new: Host) -> None:
+    for host, version in ((old, "0.10.2"), (new, "0.26.0")):
+        host.installed["vllm"] = version
+        host.launch["VLLM_ATTENTION_BACKEND"] = "ROCM_AITER_FA"
+
+
+@_incident("sgl-project/sglang#5716", "package:triton", "tree:python/sglang/configs/tuned.json", kind="interaction")
+def _tuned_file_and_triton(old: Host, new: Host) -> None:
+    old.installed["triton"], new.installed["triton"] = "3.1.0", "3.2.0"
+    new.patch("python/sglang/configs/tuned.json", '  "BLOCK_SIZE_M": 64,')
+
+
+@_incident(
+    "vllm-project/vllm#42096",
+    "package:flashinfer-python",
+    "package:compressed-tensors",
+    "variable:VLLM_USE_FLASHINFER_MOE_FP4",
+    "variable:VLLM_USE_FLASHINFER_SAMPLER",
+    kind="several",
+)
+def _many_small_shares(old: Host, new: Host) -> None:
+    old.installed |= {"vllm": "0.18.0", "flashinfer-python": "0.6.7", "compressed-tensors": "0.15.0"}
+    new.installed |= {"vllm": "0.19.0", "flashinfer-python": "0.6.6", "compressed-tensors": "0.14.0", "torch": "2.11.0"}
+    for name in ("VLLM_USE_FLASHINFER_MOE_FP4", "VLLM_USE_FLASHINFER_SAMPLER"):
+        old.launch[name], new.launch[name] = "1", "0"
+
+
+@_incident("vllm-project/vllm#54677", "variable:VLLM_USE_BREAKABLE_CUDAGRAPH", kind="retracted")
+def _set_long_ago(old: Host, new: Host) -> None:
+    old.installed["vllm"], new.installed["vllm"] = "0.26.0", "0.28.0"
+    new.launch["VLLM_USE_BREAKABLE_CUDAGRAPH"] = "0"
+
+
+@_incident("vllm-project/vllm#40838", "package:vllm", kind="open")
+def _grows_with_concurrency(old: Host, new: Host) -> None:
+    old.installed["vllm"], new.installed["vllm"] = "0.16.0", "0.17.0"
+
+
+@_incident("vllm-project/vllm#39940", "package:vllm", kind="open")
+def _half_the_gain(old: Host, new: Host) -> None:
+    old.installed["vllm"], new.installed["vllm"] = "0.18.0", "0.19.0"
