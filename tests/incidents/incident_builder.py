@@ -328,7 +328,6 @@ COLD: dict[str, Step] = {
     "variable:TOKENIZERS_PARALLELISM": _set("TOKENIZERS_PARALLELISM", "false"),
     "variable:TRITON_CACHE_DIR": _set("TRITON_CACHE_DIR", "/scratch/triton"),
     "variable:DEPLOY_TAG": _set("DEPLOY_TAG", "tuesday"),
-    "variable:LC_ALL": _set("LC_ALL", "C"),
     "flag:--log-level": _flagged("--log-level", "warning"),
     "flag:--served-model-name": _flagged("--served-model-name", "prod"),
     "flag:--enable-metrics": _flagged("--enable-metrics"),
