@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List
 
-from probes import packages, server, startup, tree
+from probes import gpu, packages, server, startup, tree
 from probes.reading import Json, is_unread
 from probes.secrets import Keeper
 
@@ -22,6 +22,7 @@ PROBES: Dict[str, Callable[[Context], Json]] = {
     "packages": packages.read,
     "startup": startup.read,
     "trees": tree.read,
+    "gpu": gpu.read,
 }
 
 

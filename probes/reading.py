@@ -13,7 +13,7 @@ import stat
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 Json = Any
 Unread = Dict[str, str]
@@ -102,6 +102,7 @@ def run(
     limit: int = 8 << 20,
     stdin: Optional[bytes] = None,
     owner: Optional[os.stat_result] = None,
+    pass_fds: Sequence[int] = (),
 ) -> Finished:
     """Run one command, without a shell, in the C locale, for at most `deadline_s` seconds.
 
@@ -123,6 +124,7 @@ def run(
             cwd=cwd,
             env=environment,
             start_new_session=True,
+            pass_fds=pass_fds,
             **other,
         )
     except OSError as error:

@@ -4,6 +4,7 @@ Nothing here reads a host or compares anything: it only says what a snapshot is,
 """
 
 from snapshots.base import Key, Leaf, Part, Read, Section, State, Unread, identity_digest, leaves
+from snapshots.gpu import Gpu, GpuLink, GpuProcess, Gpus, KernelModule, NvLinks
 from snapshots.packages import Distribution, Interpreter, Packages
 from snapshots.server import Library, Process, Server
 from snapshots.snapshot import SCHEMA, Measured, NotASnapshotError, Snapshot, load, parse, save
@@ -13,13 +14,19 @@ from snapshots.tree import LocalFile, Tree, Trees
 __all__ = [
     "SCHEMA",
     "Distribution",
+    "Gpu",
+    "GpuLink",
+    "GpuProcess",
+    "Gpus",
     "Interpreter",
+    "KernelModule",
     "Key",
     "Leaf",
     "Library",
     "LocalFile",
     "Measured",
     "NotASnapshotError",
+    "NvLinks",
     "Packages",
     "Part",
     "Process",

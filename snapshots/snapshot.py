@@ -15,6 +15,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from snapshots.base import Part, Section, State, identity_digest
+from snapshots.gpu import Gpus
 from snapshots.packages import Packages
 from snapshots.server import Server
 from snapshots.startup import Startup
@@ -54,6 +55,7 @@ class Snapshot(Part):
     startup: Startup = Startup()
     trees: Trees = Trees()
     server: Server = Server()
+    gpu: Gpus = Gpus()
 
     @property
     def id(self) -> str:

@@ -1,0 +1,131 @@
+"""The GPUs, told by a fake of NVML that is compiled here and answers as a host with two H200 did."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probes import gpu
+from probes.capture import _has_unread
+from snapshots import Gpu, Gpus, Unread, identity_digest
+
+Context = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> str:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler on this machine: install gcc")
+    library = tmp_path_factory.mktemp("nvml") / "libfake-nvidia-ml.so"
+    source = Path(__file__).with_name("fake_nvml.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", library, source], check=True)
+    return str(library)
+
+
+@pytest.fixture
+def read(fake: str, context: Context, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Gpus]:
+    def read(mode: str = "", **serving: Any) -> Gpus:  # noqa: ANN401
+        monkeypatch.setenv("FAKE_NVML", mode)
+        request = context(nvml=fake)
+        if serving:
+            request["serving"] = serving
+        return Gpus.model_validate(gpu.read(request))
+
+    return read
+
+
+def test_two_h200_are_told_as_they_are(read: Callable[..., Gpus]) -> None:
+    section = read()
+    assert (section.driver, section.nvml, section.cuda) == ("580.159.04", "13.580.159.04", "13.0")
+    assert set(section.gpus) == {"0000:00:06.0", "0000:00:07.0"}
+    one = section.gpus["0000:00:06.0"]
+    assert isinstance(one, Gpu)
+    assert (one.name, one.pci_id, one.vbios, one.inforom) == (
+        "NVIDIA H200", "10de:2335", "96.00.A5.00.1A", "G520.0282.02.02",
+    )  # fmt: skip
+    assert (one.power_limit_w, one.power_default_w, one.power_range_w) == (700.0, 700.0, [200.0, 700.0])
+    assert one.clocks_max_mhz == {"graphics": 1980, "sm": 1980, "memory": 3201, "video": 1980}
+    assert one.clocks_application_mhz == {}  # the board does not have them: no reason, no zero
+    assert one.clock_ranges == {"graphics": "345-1980", "memory": "3201-3201"}
+    assert one.event_reasons == ["gpu_idle"]
+    assert (one.ecc, one.mig, one.persistence, one.compute_mode) == (1, 0, True, "default")
+    assert not isinstance(one.nvlinks, Unread)
+    assert one.nvlinks is not None
+    assert (one.nvlinks.active, one.nvlinks.inactive) == (18, 0)
+    assert one.processes == []
+    link = section.links["0000:00:06.0 0000:00:07.0"]
+    assert (link.path, link.p2p) == ("PHB", {"read": "ok", "write": "ok", "nvlink": "ok", "atomics": "ok"})
+    assert not _has_unread(section.model_dump())
+
+
+def test_what_moves_by_itself_is_no_part_of_the_identity(read: Callable[..., Gpus]) -> None:
+    section = read()
+    one = section.gpus["0000:00:06.0"]
+    assert isinstance(one, Gpu)
+    warmer = one.model_copy(
+        update={"temperature_c": 80, "power_now_w": 690.0, "clocks_now_mhz": {"sm": 1980}, "pcie_generation_now": 1}
+    )
+    slower = one.model_copy(update={"power_limit_w": 400.0})
+    digests = [identity_digest(section.model_copy(update={"gpus": {"x": each}})) for each in (one, warmer, slower)]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_a_lost_gpu_is_a_reason_and_the_other_one_is_there(read: Callable[..., Gpus]) -> None:
+    section = read("lost")
+    assert section.gpus["index 1"] == Unread(unread="GPU is lost")
+    assert isinstance(section.gpus["0000:00:06.0"], Gpu)
+
+
+def test_a_library_that_does_not_match_the_driver_is_said(read: Callable[..., Gpus]) -> None:
+    section = read("mismatch")
+    assert (section.status, section.reason) == ("failed", "NVML: driver/library version mismatch")
+
+
+def test_a_driver_that_never_returns_costs_its_deadline(
+    read: Callable[..., Gpus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "_DEADLINE_S", 0.5)
+    section = read("hang")
+    assert section.status == "failed"
+    assert section.reason == "NVML did not finish within 0.5 s and was ended"
+
+
+def test_a_driver_that_crashes_takes_nothing_with_it(read: Callable[..., Gpus]) -> None:
+    assert read("crash").reason == "NVML: signal 6"
+
+
+def test_an_older_driver_answers_by_its_older_names(read: Callable[..., Gpus]) -> None:
+    one = read("old").gpus["0000:00:06.0"]
+    assert isinstance(one, Gpu)
+    assert one.event_reasons == ["sw_power_cap", "hw_power_brake_slowdown"]
+    assert one.power_default_w == Unread(unread="Unknown Error")
+
+
+def test_processes_of_others_are_foreign(read: Callable[..., Gpus]) -> None:
+    def processes(section: Gpus) -> Any:  # noqa: ANN401
+        one = section.gpus["0000:00:06.0"]
+        assert isinstance(one, Gpu)
+        return one.processes
+
+    (other,) = processes(read("foreign", processes={"rank 0": 1}))
+    assert (other.pid, other.foreign, other.memory_bytes) == (os.getpid(), True, 1 << 30)
+    (own,) = processes(read("foreign", processes={"rank 0": os.getpid()}))
+    assert own.foreign is False
+
+
+def test_a_library_that_is_not_there_is_a_reason(context: Context) -> None:
+    section = gpu.read(context(nvml="/nowhere/libnvidia-ml.so.1"))
+    assert section["status"] == "failed"
+    assert section["reason"].startswith("NVML cannot be loaded: /nowhere/libnvidia-ml.so.1")
+
+
+def test_addresses_are_written_as_the_kernel_writes_them() -> None:
+    assert gpu.bus_id("00000000:3B:00.0") == "0000:3b:00.0"
+    assert gpu.bus_id("00010000:01:00.0") == "10000:01:00.0"
