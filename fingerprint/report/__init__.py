@@ -16,10 +16,10 @@ def write_reports(case: Case) -> None:
         SnapshotError: one of its snapshots is damaged.
     """
     from fingerprint.errors import CaseError
+    from fingerprint.report.build import of_case
     from fingerprint.report.charts import pictures
     from fingerprint.report.html import render_html
     from fingerprint.report.markdown import render_markdown
-    from fingerprint.report.model import of_case
 
     report = of_case(case)
     drawn = pictures(report)

@@ -1,4 +1,4 @@
-"""Pictures of a case as static SVG: no script, no font, no request; readable in print, in dark mode, by a screen reader.
+"""Pictures of a case as static SVG: no script, no request; readable in print, in dark mode and by a screen reader.
 
 Every picture carries a title and a sentence that says what it shows, marks differ in shape or dash as well as in
 colour, and each mark tells its value on hover through its own `<title>`. Inside a page the colours are the page's
@@ -224,11 +224,16 @@ def _launches(report: Report) -> Picture | None:
     arms = [(arm, words) for arm, words in _ARMS.items() if any(launch.arm == arm for launch in shown)]
     _legend(canvas, [*arms, *([("cross", "no figure")] if lost else [])])
     by_arm = "; ".join(
-        f"{words}: {len(group)} from {ms(min(group), report.decimals)} to {ms(max(group), report.decimals)}"
+        f"{words}: {len(group)} {_span(group, report.decimals)}"
         for arm, words in arms
         if (group := [launch.value_ms for launch in shown if launch.arm == arm and launch.value_ms is not None])
     )
     return Picture("launches", "Launches over time, by setting", f"{by_arm}.", height, canvas.body())
+
+
+def _span(values: Sequence[float], decimals: int) -> str:
+    low, high = ms(min(values), decimals), ms(max(values), decimals)
+    return f"at {low}" if low == high else f"from {low} to {high}"
 
 
 def _apart(ends: Sequence[tuple[float, str, str]], gap: float, low: float, high: float) -> list[tuple[float, str, str]]:
@@ -236,8 +241,12 @@ def _apart(ends: Sequence[tuple[float, str, str]], gap: float, low: float, high:
     out: list[tuple[float, str, str]] = []
     for y, words, kind in sorted(ends):
         out.append((max(y, out[-1][0] + gap) if out else max(y, low), words, kind))
-    over = out[-1][0] - high if out else 0.0
-    return [(y - over, words, kind) for y, words, kind in out] if over > 0 else out
+    limit = high
+    for place in range(len(out) - 1, -1, -1):
+        y, words, kind = out[place]
+        out[place] = (min(y, limit), words, kind)
+        limit = out[place][0] - gap
+    return out
 
 
 def _waterfall(report: Report) -> Picture | None:
@@ -266,7 +275,7 @@ def _waterfall(report: Report) -> Picture | None:
     left, right = 230.0, WIDTH - 130.0
     across = _scale(low - pad, high + pad, left, right)
     canvas = _Canvas()
-    top, step = 40.0, 40.0
+    top, step = 10.0, 40.0
     bottom = top + step * len(rows)
     for value in ticks(low - pad, high + pad, 6):
         canvas.line(across(value), top - 6, across(value), bottom, "grid")
@@ -298,11 +307,11 @@ def _posterior(report: Report) -> Picture | None:
     moments = report.moments
     if len(moments) < 2:
         return None
-    height, bottom = 320.0, 262.0
+    height, bottom, top = 292.0, 234.0, 16.0
     right = WIDTH - 250.0
     first, last = moments[0].launch, moments[-1].launch
     across = _scale(first, last, _LEFT + 8, right)
-    place = _scale(0.0, 1.0, bottom, _TOP)
+    place = _scale(0.0, 1.0, bottom, top)
     canvas = _Canvas()
     for value in (0.0, 0.25, 0.5, 0.75, 1.0):
         canvas.line(_LEFT, place(value), right, place(value), "grid")
@@ -313,22 +322,21 @@ def _posterior(report: Report) -> Picture | None:
     canvas.text((_LEFT + right) / 2, bottom + 38, "after launch", "tick", "middle")
     ends: list[tuple[float, str, str]] = []
     names = list(moments[-1].probabilities)
-    for place_of, name in enumerate(names):
+    for index, name in enumerate(names):
         points = " ".join(f"{_n(across(one.launch))},{_n(place(one.probabilities[name]))}" for one in moments)
-        canvas.add("polyline", "", name, points=points, kind=f"series s{place_of}")
+        canvas.add("polyline", "", name, points=points, kind=f"series s{index}")
         final = moments[-1].probabilities[name]
-        canvas.add("circle", "", "", cx=across(last), cy=place(final), r=4, kind=f"dot f{place_of}")
-        ends.append((place(final), _fit(f"{name} {probability(final)}", 232), f"label i{place_of}"))
-    for y, words, kind in _apart(ends, 16, _TOP, bottom):
-        index = kind.rpartition("i")[2]
-        canvas.line(right + 10, y, right + 24, y, f"series s{index}")
+        canvas.add("circle", "", "", cx=across(last), cy=place(final), r=4, kind=f"dot f{index}")
+        ends.append((place(final), _fit(f"{name} {probability(final)}", 232), str(index)))
+    for y, words, kind in _apart(ends, 16, top, bottom):
+        canvas.line(right + 10, y, right + 24, y, f"series s{kind}")
         canvas.text(right + 30, y + 4, _fit(words, WIDTH - right - 36), "label")
     leader = max(names, key=lambda name: moments[-1].probabilities[name])
-    final = probability(moments[-1].probabilities[leader])
+    certain = probability(moments[-1].probabilities[leader])
     return Picture(
         "posterior",
         "How probable each explanation was after each launch",
-        f"After launch {last}: {leader}, {final}.",
+        f"After launch {last}: {leader}, {certain}.",
         height,
         canvas.body(),
     )

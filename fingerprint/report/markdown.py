@@ -145,13 +145,12 @@ def _suspects(report: Report) -> str:
             cell(one.old),
             cell(one.new),
             escape(one.why[:300]),
-            _launch_words(one.launches),
         )
         for one in report.suspects[:60]
     ]
     if not rows:
         return ""
-    body = table(("standing", "difference", "old", "new", "evidence", "launches"), rows)
+    body = table(("standing", "difference", "old", "new", "evidence"), rows)
     if len(report.suspects) > 60:
         body.append(f"\n{len(report.suspects) - 60} more in `report.html`.")
     return details(f"Every suspect ({len(report.suspects)})", body)

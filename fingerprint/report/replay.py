@@ -13,7 +13,7 @@ from fingerprint.bisect import noise
 from fingerprint.bisect.search import Budget, Search, Unlaunchable, Void
 from fingerprint.bisect.verdict import Then, Verdict
 from fingerprint.case import Outcome, unseen
-from fingerprint.report.model import explanation
+from fingerprint.report.scene import explanation
 
 if TYPE_CHECKING:
     from fingerprint.bisect.journal import CaseLine, TrialLine

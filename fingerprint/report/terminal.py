@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text as Styled
 
-from fingerprint.report.model import of_case
+from fingerprint.report.build import of_case
 
 if TYPE_CHECKING:
     from fingerprint.case import Case

@@ -1,0 +1,173 @@
+"""What every sentence of a report needs: the verdict, the launches by arm, and how things are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from fingerprint.report.model import (
+    PARTS,
+    Arm,
+    Check,
+    Launch,
+)
+from fingerprint.report.words import (
+    listing,
+    ms_interval,
+)
+
+if TYPE_CHECKING:
+    from fingerprint.bisect.journal import CaseLine, FactorLine, TrialLine
+    from fingerprint.bisect.verdict import Culprit, Interval
+    from fingerprint.case import Outcome
+
+
+class Scene:
+    """What every sentence needs: the verdict, the launches by arm, and how things are called."""
+
+    def __init__(
+        self, outcome: Outcome, line: CaseLine, launches: Sequence[Launch], decimals: int, *, finished: bool
+    ) -> None:
+        self.outcome = outcome
+        self.line = line
+        self.launches = launches
+        self.decimals = decimals
+        self.finished = finished
+        self.factors: dict[str, FactorLine] = {factor.id: factor for factor in line.factors}
+        self.measured = [launch for launch in launches if launch.value_ms is not None and launch.status == "measured"]
+        self.metric = outcome.metric or "verify_ms"
+        self.what = self.metric.removesuffix("_ms")
+
+    def arm(self, arm: Arm) -> list[Launch]:
+        """Measured launches of one arm."""
+        return [launch for launch in self.measured if launch.arm == arm]
+
+    def name(self, culprit: Culprit) -> str:
+        """A culprit in words, with what changed."""
+        return " together with ".join(self.called(factor) for factor in sorted(culprit.factors))
+
+    def called(self, factor: str) -> str:
+        """A factor in words, with what changed."""
+        line = self.factors.get(factor)
+        title = title_of(factor)
+        if line is None:
+            return title
+        if line.old == "absent" and factor.startswith("variable:"):
+            return f"{title}={line.new}"
+        return f"{title} ({line.old} → {line.new})"
+
+    def ms(self, interval: Interval, *, sign: bool = False) -> str:
+        """An interval in ms."""
+        return ms_interval(interval, self.decimals, sign=sign)
+
+    def position(self, launch: Launch) -> float | None:
+        """Where a launch lies between the old level (0) and the new one (1)."""
+        old, gap = self.outcome.old_ms, self.outcome.gap_ms
+        if launch.value_ms is None or old is None or gap is None or not gap[1]:
+            return None
+        return (launch.value_ms - old[1]) / gap[1]
+
+
+def title_of(factor: str) -> str:
+    """What a person calls a factor."""
+    kind, _, name = factor.partition(":")
+    if factor == "tree:commit":
+        return "the commit of the source tree"
+    if kind == "tree":
+        return f"the local change of {name}"
+    return name or factor
+
+
+def explanation(structure: str, factors: Iterable[str]) -> str:
+    """One explanation in words."""
+    names = [title_of(name) for name in sorted(factors)]
+    match structure:
+        case "none":
+            return "no gap today"
+        case "faster":
+            return "the new side is faster today"
+        case "other":
+            return "none of the simple explanations"
+        case "single":
+            return f"{listing(names)} alone"
+        case "and":
+            return f"{listing(names)}, only together"
+        case "or":
+            return f"{listing(names)}, each on its own"
+        case "adds":
+            return f"{listing(names)}, a share each"
+        case _:
+            return f"{listing(names)}, one hiding the other"
+
+
+def launch_of(trial: TrialLine, began: datetime, line: CaseLine) -> Launch:
+    """One line of the journal as the reader sees it."""
+    all_factors = {factor.id for factor in line.factors}
+    moved = set(trial.new)
+    arm: Arm = "mixed"
+    if not moved and all_factors:
+        arm = "old"
+    elif moved >= all_factors:
+        arm = "new"
+    figures = trial.figures
+    return Launch(
+        number=trial.number,
+        at=trial.at,
+        minutes=(trial.at - began).total_seconds() / 60,
+        arm=arm,
+        setting=_setting(moved, all_factors),
+        new=tuple(sorted(moved)),
+        status=trial.status,
+        value_ms=trial.value_ms,
+        reason=trial.reason,
+        marks=tuple(trial.marks),
+        parts={key: value for key, _ in PARTS if (value := _number(figures.get(key))) is not None},
+        cycle_ms=_number(figures.get("cycle_ms")),
+        accept_length=_number(figures.get("accept_length")),
+        tokens_per_second=_number(figures.get("tokens_per_second")),
+        samples=tuple(_numbers(sample) for sample in _dicts(figures.get("samples"))[:200]),
+        proof=tuple(
+            Check(
+                factor=str(one.get("factor", "")),
+                ok=one.get("ok") is True,
+                seen=str(one.get("seen", "")),
+            )
+            for one in _dicts(trial.proof)[:500]
+        ),
+        watch=_numbers(trial.watch),
+        isolation=trial.isolation,
+        seconds=dict(trial.seconds),
+        outputs=str(figures.get("outputs") or ""),
+    )
+
+
+def _setting(moved: set[str], factors: set[str]) -> str:
+    """One line of the journal as the reader sees it."""
+    if not factors:
+        return "as it is now"
+    if not moved:
+        return "everything old"
+    if moved >= factors:
+        return "everything new"
+    if len(moved) == 1:
+        return f"only {title_of(next(iter(moved)))} new"
+    rest = factors - moved
+    if len(rest) == 1:
+        return f"all new but {title_of(next(iter(rest)))}"
+    return f"{len(moved)} of {len(factors)} new"
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value or abs(value) > 1e15:
+        return None
+    return float(value)
+
+
+def _numbers(value: object) -> dict[str, float]:
+    pairs = value.items() if isinstance(value, Mapping) else ()
+    return {str(name): held for name, one in pairs if (held := _number(one)) is not None}
+
+
+def _dicts(value: object) -> list[Mapping[str, Any]]:
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, (list, tuple)) else []

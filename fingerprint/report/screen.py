@@ -1,0 +1,282 @@
+"""The first screen, in words: what was asked, the answer, what to do now, how sure it is, what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fingerprint.report.model import (
+    BreakEven,
+    Fact,
+    Speed,
+    Suspect,
+)
+from fingerprint.report.scene import Scene, explanation, title_of
+from fingerprint.report.words import (
+    count,
+    duration,
+    how_sure,
+    listing,
+    ms,
+    number,
+    percent_interval,
+    probability,
+)
+
+if TYPE_CHECKING:
+    from fingerprint.bisect.journal import EndLine, TrialLine
+    from fingerprint.bisect.verdict import Culprit, Suspicion
+    from snapshots import Snapshot
+
+
+def question(scene: Scene, old: Snapshot, new: Snapshot) -> str:
+    """What was asked, with the figures of the past where they are known."""
+    line = scene.line
+    days = f"on {old.taken_at:%Y-%m-%d}" if old.taken_at.date() != new.taken_at.date() else f"at {old.taken_at:%H:%M}"
+    now = f"on {new.taken_at:%Y-%m-%d}" if old.taken_at.date() != new.taken_at.date() else f"at {new.taken_at:%H:%M}"
+    if line.then_old_ms is not None and line.then_new_ms is not None:
+        figures = f"took {ms(line.then_old_ms)} {days} and {ms(line.then_new_ms)} {now}"
+    else:
+        figures = f"was fast {days} and is slow {now}"
+    return f"{scene.what.capitalize()} on {new.target} {figures}. What changed, and did that change do it?"
+
+
+def answer(scene: Scene) -> str:
+    """What was asked, with the figures of the past where they are known."""
+    outcome = scene.outcome
+    if not scene.finished:
+        found = f"{count(len(scene.launches), 'launch')} so far"
+        return f"No verdict yet: {found}{_likeliest(outcome.posterior)}."
+    match outcome.kind:
+        case "attributed" | "several" | "interaction":
+            return _blame(scene)
+        case "phantom":
+            return _phantom(scene)
+        case "healed":
+            new = scene.ms(outcome.new_ms) if outcome.new_ms else "as fast as the old side"
+            return f"The slowdown is not there today: with everything new, {scene.what} takes {new}."
+        case "unstable":
+            sigma = scene.ms(outcome.sigma_ms) if outcome.sigma_ms else "too much"
+            return (
+                f"Launches of one and the same setting scatter by {sigma} (standard deviation): more than the gap, "
+                "so no difference can be blamed or cleared."
+            )
+        case "not switchable":
+            fixed = listing((title_of(one.id) for one in outcome.fixed), 4)
+            named = f": {count(len(outcome.fixed), 'suspect')} left ({fixed})" if outcome.fixed else ""
+            return f"Nothing that differs can be switched by a launch{named}. No trial can tell which of them it is."
+        case _:
+            return f"{count(outcome.launches, 'launch')} did not settle it{_likeliest(outcome.posterior)}."
+
+
+def _likeliest(posterior: Sequence[Suspicion]) -> str:
+    """The verdict in one sentence, with its number and interval."""
+    best = _best(posterior)
+    if best is None:
+        return ""
+    return f"; likeliest: {explanation(best.structure, best.factors)} ({probability(best.probability)})"
+
+
+def _best(posterior: Sequence[Suspicion]) -> Suspicion | None:
+    return max(posterior, key=lambda one: one.probability, default=None)
+
+
+def _blame(scene: Scene) -> str:
+    outcome, gap = scene.outcome, scene.outcome.gap_ms
+    of_gap = f"of {scene.ms(gap, sign=True)} {scene.what}" if gap else "of the gap"
+    plain_gap = f"of {ms(gap[1], scene.decimals, sign=True)} {scene.what}" if gap else "of the gap"
+    first = outcome.culprits[0]
+    match outcome.structure:
+        case "and":
+            return (
+                f"{scene.name(first)} explain {percent_interval(first.share)} {plain_gap}, and only together: "
+                "reverting either removes it."
+            )
+        case "or":
+            names = " and ".join(scene.name(one) for one in outcome.culprits)
+            return f"{names} each cause {of_gap.removeprefix('of ')} on their own; both must be reverted."
+        case "adds" | "masked":
+            parts = listing(f"{scene.name(one)} explains {percent_interval(one.share)}" for one in outcome.culprits)
+            hides = any(one.share[1] < 0 for one in outcome.culprits)
+            return f"{parts} {plain_gap}{'; a negative share hides part of the other' if hides else ''}."
+        case _:
+            proof = _proof_words(first)
+            bundle = " (these move only together)" if first.bundle else ""
+            return f"{scene.name(first)}{bundle} explains {percent_interval(first.share)} {plain_gap}; {proof}."
+
+
+def _proof_words(culprit: Culprit) -> str:
+    if culprit.sufficient and culprit.necessary:
+        return "sufficient and necessary"
+    if culprit.sufficient:
+        return "sufficient; reverting it alone could not be launched"
+    if culprit.necessary:
+        return "necessary; setting it alone could not be launched"
+    return "neither alone nor all-but-it could be launched"
+
+
+def _phantom(scene: Scene) -> str:
+    outcome, then = scene.outcome, scene.outcome.then
+    today = scene.ms(outcome.old_ms) if outcome.old_ms else "as long as the new side"
+    restored = count(len(scene.factors), "difference")
+    if then is not None:
+        return (
+            f"The old speed does not come back: with all {restored} restored, {scene.what} takes {today}, "
+            f"not the {ms(then.old_ms)} of then. None of them made it slower."
+        )
+    return (
+        f"There is no gap today: with all {restored} restored, {scene.what} takes {today}, the same as with "
+        "everything new."
+    )
+
+
+def more(scene: Scene, speeds: Sequence[Speed], even: BreakEven | None) -> tuple[str, ...]:
+    """What follows from the answer: the part not explained, and what the speed is."""
+    outcome = scene.outcome
+    lines: list[str] = []
+    if outcome.remainder_ms is not None and outcome.gap_ms is not None and outcome.structure in {"adds", "single"}:
+        low, _, high = outcome.remainder_ms
+        if low > 0 or high < 0:
+            lines.append(f"{scene.ms(outcome.remainder_ms, sign=True)} of the gap is not explained by it.")
+    if outcome.kind in {"phantom", "healed"} and speeds:
+        now = speeds[-1]
+        lines.append(
+            f"So the speed of this host is {number(now.tokens_per_second)} tok/s, at accept length "
+            f"{now.accept_length:.2f} and {number(now.cycle_ms)} ms a cycle."
+        )
+    if even is not None and outcome.kind != "healed":
+        lines.append(
+            f"It would take an accept length of {even.accept_length:.2f} to have "
+            f"{number(even.wanted_tokens_per_second)} tok/s on the slow side."
+        )
+    return tuple(lines)
+
+
+def advice(scene: Scene, suspects: Sequence[Suspect]) -> tuple[str, ...]:
+    """What follows from the answer: the part not explained, and what the speed is."""
+    outcome = scene.outcome
+    record = "Record this host as it is now, so that the next comparison starts from a figure that was measured."
+    if not scene.finished:
+        return ("Continue it with `fingerprint bisect --resume` and the same arguments.",)
+    match outcome.kind:
+        case "attributed" | "several":
+            either = "All of these lines are needed." if len(outcome.revert) > 1 else ""
+            return tuple(filter(None, [either, "Then restart the server, capture and measure it again."]))
+        case "interaction":
+            return ("Either of these lines is enough.", "Then restart the server, capture and measure it again.")
+        case "phantom":
+            return (
+                "Do not revert any of the differences for speed: it would change nothing.",
+                "Ask how the old figure was taken: which client, prompts, accept length, clocks and neighbours.",
+                record,
+            )
+        case "healed":
+            return ("Nothing is to be reverted.", record)
+        case "unstable":
+            return (
+                "Make launches steadier first: lock the clocks, stop what else runs on the machine, measure longer.",
+                "Then start the bisect again.",
+            )
+        case "not switchable":
+            return (
+                "Change one suspect by hand, capture with --measure, and compare; the likeliest first.",
+                *(f"{title_of(one.id)}: {one.reason}" for one in outcome.fixed[:5]),
+            )
+        case _:
+            still = [one.title for one in suspects if one.standing in {"open", "not tested"}]
+            return tuple(
+                filter(
+                    None,
+                    [
+                        outcome.next,
+                        f"Still open: {listing(still)}." if still else "",
+                        "More launches: start the bisect again with a larger --budget.",
+                    ],
+                )
+            )
+
+
+def confidence(scene: Scene) -> str:
+    """What to do now, beside the lines to type."""
+    outcome = scene.outcome
+    held = {one.structure: one.probability for one in outcome.posterior if not one.factors}
+    if not scene.finished:
+        return "Open: the bisect has not come to its end."
+    match outcome.kind:
+        case "attributed" | "several" | "interaction":
+            both = all(one.sufficient and one.necessary for one in outcome.culprits)
+            blamed = {name for one in outcome.culprits for name in one.factors}
+            against = sum(
+                one.probability for one in outcome.posterior if one.structure != "other" and not blamed & one.factors
+            )
+            shown = (
+                "set alone on the old side it causes the gap, reverted alone on the new side it removes it"
+                if both
+                else "not every confirmation could be launched"
+            )
+            return f"{how_sure(1 - against).capitalize()}: {shown}. Probability of innocence: {probability(against)}."
+        case "phantom":
+            none = held.get("none", 0.0)
+            seen = ""
+            if outcome.smallest_effect_ms is not None:
+                seen = f" A gap of {ms(outcome.smallest_effect_ms, scene.decimals)} or more would have shown."
+            return f"{how_sure(none).capitalize()} that there is no gap today ({probability(none)}).{seen}"
+        case "healed":
+            chance = held.get("none", 0.0) + held.get("faster", 0.0)
+            return f"{how_sure(chance).capitalize()} that the new side is not slower today ({probability(chance)})."
+        case "unstable":
+            return "Nothing is sure but the scatter itself."
+        case "not switchable":
+            return "Sure that no launch can tell; which suspect it is stays open."
+        case _:
+            best = _best(outcome.posterior)
+            return f"Open: {probability(best.probability)} for the likeliest explanation." if best else "Open."
+
+
+def cost(scene: Scene, trials: Sequence[TrialLine], end: EndLine | None) -> str:
+    """How sure the answer is, in words and as a probability."""
+    if not trials:
+        return "no launch"
+    last = trials[-1]
+    until = end.at.timestamp() if end else last.at.timestamp() + last.seconds.get("whole", 0.0)
+    words = [count(len(trials), "launch")]
+    lost = len(trials) - len(scene.measured)
+    if lost:
+        words.append(f"{lost} of them without a figure")
+    words.append(duration(max(0.0, until - scene.line.at.timestamp())))
+    if scene.line.expected_launches is not None:
+        words.append(f"about {scene.line.expected_launches:.0f} launches were expected")
+    return ", ".join(words)
+
+
+def figures(scene: Scene, speeds: Sequence[Speed], old: Snapshot, new: Snapshot) -> tuple[Fact, ...]:
+    """Launches and time."""
+    outcome = scene.outcome
+    facts: list[Fact] = []
+
+    def add(name: str, value: str) -> None:
+        facts.append(Fact(name=name, value=value))
+
+    for side, then, snapshot in (("old", scene.line.then_old_ms, old), ("new", scene.line.then_new_ms, new)):
+        if then is not None:
+            taken = snapshot.measured
+            rest = ""
+            if taken is not None and taken.value == then and taken.tokens_per_second is not None:
+                rest = f", {number(taken.tokens_per_second)} tok/s"
+            add(f"{side} side, in the past", f"{ms(then)}{rest}")
+    if outcome.old_ms is not None and scene.factors:
+        add("everything old, today", scene.ms(outcome.old_ms))
+    if outcome.new_ms is not None:
+        add("everything new, today", scene.ms(outcome.new_ms))
+    if outcome.gap_ms is not None and outcome.kind not in {"phantom", "healed"} and scene.factors:
+        add("gap today", scene.ms(outcome.gap_ms, sign=True))
+    if outcome.sigma_ms is not None:
+        add("scatter of launches", scene.ms(outcome.sigma_ms))
+    if outcome.smallest_effect_ms is not None:
+        add("smallest gap that would have shown", ms(outcome.smallest_effect_ms, scene.decimals))
+    for speed in speeds:
+        add(
+            f"speed, {speed.side}",
+            f"{number(speed.tokens_per_second)} tok/s at accept length {speed.accept_length:.2f}",
+        )
+    return tuple(facts)
