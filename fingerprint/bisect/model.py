@@ -111,7 +111,17 @@ class Points:
 
 @dataclass(frozen=True)
 class Posterior:
-    """Explanations with their probabilities: arrays over explanations, and those that are not simple."""
+    """Explanations with their probabilities: arrays over explanations, and those that are not simple.
+
+    Attributes:
+        shape, first, second: what each explanation says: index into SHAPES, and its factors (equal for a single).
+        p: probability of each.
+        none, faster, other: probability of no gap, of a gap the other way round, of none of the simple explanations.
+        log_gap: log evidence of a gap against none, whatever their prior probabilities.
+        old, size: the old level and the gap (ms) if this explanation holds.
+        width: how well it then knows a level (ms).
+        gap_points, none_points: the unknowns, if there is a gap, and if there is none.
+    """
 
     shape: Ints
     first: Ints
@@ -121,6 +131,9 @@ class Posterior:
     faster: float
     other: float
     log_gap: float
+    old: Floats
+    size: Floats
+    width: float
     gap_points: Points
     none_points: Points
 
@@ -285,7 +298,13 @@ class Model:
 
         points, proposal, mixed = _sample(self._start_gap(data, at_old, at_new, level, +1), slower, _PASSES)
         weight = prior(points) - proposal
-        log_p = _log_sum32(like + weight.astype(np.float32))
+        like += weight.astype(np.float32)
+        log_p = _log_sum32(like)
+        share = np.exp(like - log_p[:, None].astype(np.float32))
+        unknown = np.stack([points[:, 1] - level, np.exp(points[:, 2])], axis=1)
+        inside = np.stack([unknown[:, 0] + 0.5 * unknown[:, 1], (unknown[:, 0] + 0.5 * unknown[:, 1]) ** 2], axis=1)
+        by = share @ np.concatenate([unknown, inside], axis=1).astype(np.float32)
+        variance = np.maximum(by[:, 3] - by[:, 2] ** 2, 0.0)
         log_other = float(_log_sum(free + weight))
         _, _, against = _sample(self._start_gap(data, at_old, at_new, level, -1), faster, (64, 96))
         log_faster = float(_log_sum(against))
@@ -302,6 +321,9 @@ class Model:
             faster=math.exp(log_faster - total),
             other=math.exp(log_other - total),
             log_gap=log_gap - math.log(1 - P_NONE - P_FASTER) - (log_none - math.log(P_NONE)),
+            old=by[:, 0].astype(np.float64) + level,
+            size=by[:, 1].astype(np.float64),
+            width=math.sqrt(float(np.exp(log_p - log_p.max()) @ variance) / float(np.exp(log_p - log_p.max()).sum())),
             gap_points=Points(
                 sigma, points[:, 1], points[:, 1] + np.exp(points[:, 2]), points[:, 3] * sigma, weight, _shares(mixed)
             ),

@@ -415,7 +415,7 @@ class Search:
         levels = LEVELS[post.levels(rows)]
         own = levels[:, [claim.row]]
         beyond = np.where(own >= 0.5, levels > own, levels < own)
-        agree = (beyond | (np.abs(levels - own) < 0.3)).all(axis=0)
+        agree = (beyond | (np.abs(levels - own) < 0.45)).all(axis=0)
         return float(post.p[agree].sum()) + post.other
 
     def _level(self, post: Posterior, claim: _Claim, row: Bools) -> float:
@@ -526,40 +526,33 @@ class Search:
         post = state.posterior
         if post is None:
             return np.zeros(rows.shape[0]), np.zeros(rows.shape[0])
-        if state.densities is None:
-            state.densities = _densities(post, self.noise)
-        density, log_density, most = state.densities
+        if state.scale is None:
+            state.scale = _Scale(post, self.noise)
+        scale = state.scale
         heavy = np.argsort(-post.p, kind="stable")[:600]
-        levels = post.levels(rows)[:, heavy]
         p = post.p[heavy]
+        mean = post.old[heavy] + LEVELS[post.levels(rows)[:, heavy]] * post.size[heavy]
+        cell = scale.cell(mean)
         # Explanations that a pending launch will tell apart are looked at one class at a time.
         classes = np.zeros(heavy.size, int)
         if pending:
             codes = post.levels(np.array(pending))[:, heavy]
             _, classes = np.unique(codes, axis=1, return_inverse=True)
             classes = classes.ravel()
+        # "Other" has no idea of a setting between the ends: old or new, evenly.
+        at_new = np.where((rows == state.ends[0]).all(axis=1), 0.0, np.where((rows == state.ends[1]).all(axis=1), 1.0, 0.5))
         bits = np.zeros(rows.shape[0])
-        is_low = (rows == state.ends[0]).all(axis=1)
-        is_high = (rows == state.ends[1]).all(axis=1)
-        width = LEVELS.size
         for number in np.unique(classes):
             member = classes == number
-            flat = levels[:, member] + width * np.arange(rows.shape[0])[:, None]
-            by_level = np.bincount(
-                flat.ravel(), np.broadcast_to(p[member], flat.shape).ravel(), rows.shape[0] * width
-            ).reshape(rows.shape[0], width)
-            share = float(p[member].sum()) / float(p.sum())
-            zero, one = int(np.searchsorted(LEVELS, 0)), int(np.searchsorted(LEVELS, 1))
-            loose = 0.5 * post.other * share
-            by_level[:, zero] += np.where(is_low, 2 * loose, np.where(is_high, 0, loose))
-            by_level[:, one] += np.where(is_high, 2 * loose, np.where(is_low, 0, loose))
-            weights = np.concatenate([by_level, np.full((rows.shape[0], 1), (post.none + post.faster) * share)], axis=1)
-            total = weights.sum(axis=1, keepdims=True)
-            weights = weights / np.maximum(total, 1e-300)
-            mix = weights @ density
-            told = weights @ log_density - (mix * np.log(np.maximum(mix, 1e-300))).sum(axis=1)
-            bits += np.maximum(told, 0) * total[:, 0]
-        worth = bits / most
+            flat = cell[:, member] + scale.cells * np.arange(rows.shape[0])[:, None]
+            weight = np.broadcast_to(p[member], flat.shape)
+            by_cell = np.bincount(flat.ravel(), weight.ravel(), rows.shape[0] * scale.cells)
+            by_cell = by_cell.reshape(rows.shape[0], scale.cells)
+            share = float(p[member].sum() / p.sum())
+            by_cell[:, scale.at_old] += post.other * share * (1 - at_new)
+            by_cell[:, scale.at_new] += post.other * share * at_new
+            bits += scale.information(by_cell, (post.none + post.faster) * share)
+        worth = bits / scale.most
         asked = {p_.tobytes() for p_ in pending}
         for claim in state.claims[:40]:
             for row in self._missing(state, claim):
@@ -732,7 +725,7 @@ class _State:
         self.done = False
         self.kind: Kind | None = None
         self.named: _Claim | None = None
-        self.densities: tuple[Floats, Floats, float] | None = None
+        self.scale: _Scale | None = None
 
     def finish(self, kind: Kind, named: _Claim | None = None) -> _State:
         self.done, self.kind, self.named = True, kind, named
@@ -755,25 +748,27 @@ def _weights(factors: Sequence[str], prior: Mapping[str, float]) -> dict[str, fl
 
 def _claims(post: Posterior) -> list[_Claim]:
     """Explanations by what they would say, most probable first."""
-    mass: dict[tuple[Structure, tuple[int, ...]], list[float]] = {}
-    order = np.argsort(-post.p, kind="stable")
-    extra: dict[int, float] = {}
-    for row in order[:400]:
+    mass: dict[tuple[Structure, tuple[int, ...]], float] = {}
+    best: dict[tuple[Structure, tuple[int, ...]], int] = {}
+    most: dict[tuple[Structure, tuple[int, ...]], list[tuple[int, float]]] = {}
+    for row in np.argsort(-post.p, kind="stable")[:600]:
         shape = SHAPES[post.shape[row]]
-        i, j = int(post.first[row]), int(post.second[row])
-        columns = (i,) if i == j else ((min(i, j), max(i, j)) if not shape.ordered else (i, j))
-        if shape.structure == "adds":
-            if shape.first >= 0.8:
-                extra[i] = extra.get(i, 0.0) + float(post.p[row])
-                continue
-            columns = (min(i, j), max(i, j))
-        entry = mass.setdefault((shape.structure, columns), [0.0, float(row)])
-        entry[0] += float(post.p[row])
-    # A culprit with four fifths of the gap and an unproven helper is that culprit with a remainder.
-    claims = [
-        _Claim(s, c, p + (extra.get(c[0], 0.0) if s == "single" else 0.0), int(row))
-        for (s, c), (p, row) in mass.items()
-    ]
+        i, j, p = int(post.first[row]), int(post.second[row]), float(post.p[row])
+        pair = (i, j) if shape.structure == "masked" else (min(i, j), max(i, j))
+        key = (shape.structure, (i,) if i == j else pair)
+        mass[key] = mass.get(key, 0.0) + p
+        best.setdefault(key, int(row))
+        if shape.structure == "adds" and shape.first > 0.5:
+            most.setdefault(key, []).append((i, p))
+    # A helper that no launch points at is a remainder, not a culprit: the main factor stands alone.
+    for key, parts in most.items():
+        if mass[key] < 0.05:
+            for i, p in parts:
+                single: tuple[Structure, tuple[int, ...]] = ("single", (i,))
+                if single in mass:
+                    mass[single] += p
+                    mass[key] -= p
+    claims = [_Claim(s, c, p, best[s, c]) for (s, c), p in mass.items()]
     return sorted(claims, key=lambda c: (-c.p, c.structure, c.columns))
 
 
@@ -783,37 +778,47 @@ def _centre(points: Points) -> tuple[float, float, float]:
     return float(w @ points.old), float(w @ (points.new - points.old)), float(w @ points.scale())
 
 
-def _densities(post: Posterior, noise: Noise) -> tuple[Floats, Floats, float]:
-    """Predictive density of a launch at each level and under "no gap", on a grid.
+class _Scale:
+    """Predictive densities of a launch on a grid of cells half a standard deviation wide or less."""
 
-    Returns:
-        Probabilities (level by cell), the sum of p log p of each level (level by one), and the most that a launch
-        could tell about an even question between the old and the new level, in nats.
-    """
-    pick = _resampled(post.gap_points, 64)
-    old_, gap = post.gap_points.old[pick], (post.gap_points.new - post.gap_points.old)[pick]
-    scale = post.gap_points.scale()[pick]
-    mean = old_ + LEVELS[:, None] * gap
-    low, centre_gap, sigma = _centre(post.gap_points)
-    edge = 5 * sigma
-    start, stop = low + LEVELS[0] * centre_gap - edge, low + LEVELS[-1] * centre_gap + edge
-    grid = np.unique(
-        np.concatenate([np.linspace(start, stop, 40), np.linspace(low - edge, low + centre_gap + edge, 80)])
-    )
-    cell = np.gradient(grid)
-    deviation = grid[None, None] - mean[:, :, None]
-    density = np.exp(noise.log_density(deviation, np.broadcast_to(scale[:, None], deviation.shape))).mean(axis=1)
-    pick0 = _resampled(post.none_points, 64)
-    none = post.none_points
-    deviation0 = grid[None] - none.old[pick0][:, None]
-    flat = np.exp(noise.log_density(deviation0, np.broadcast_to(none.sigma[pick0][:, None], deviation0.shape))).mean(0)
-    table = np.concatenate([density, flat[None]]) * cell
-    table /= table.sum(axis=1, keepdims=True)
-    log_table = (table * np.log(np.maximum(table, 1e-300))).sum(axis=1)
-    zero, one = int(np.searchsorted(LEVELS, 0)), int(np.searchsorted(LEVELS, 1))
-    mix = 0.5 * (table[zero] + table[one])
-    most = 0.5 * (log_table[zero] + log_table[one]) - float((mix * np.log(np.maximum(mix, 1e-300))).sum())
-    return table, log_table, max(float(most), 0.05)
+    def __init__(self, post: Posterior, noise: Noise) -> None:
+        low, gap, sigma = _centre(post.gap_points)
+        self.start = low - gap - 5 * sigma
+        stop = low + 2 * gap + 5 * sigma
+        self.cells = int(min(400, math.ceil(2.5 * (stop - self.start) / sigma)))
+        self.step = (stop - self.start) / self.cells
+        middle = self.start + self.step * (np.arange(self.cells) + 0.5)
+        pick = _resampled(post.gap_points, 24)
+        width = np.hypot(post.gap_points.scale()[pick], post.width)
+        away = self.step * np.arange(-self.cells, self.cells + 1)[:, None]
+        kernel = np.exp(noise.log_density(away, np.broadcast_to(width, (away.shape[0], width.size)))).mean(axis=1)
+        table = kernel[self.cells + np.arange(self.cells)[None] - np.arange(self.cells)[:, None]]
+        self.table = table / table.sum(axis=1, keepdims=True)
+        none = post.none_points
+        pick = _resampled(none, 64)
+        away = middle[:, None] - none.old[pick]
+        flat = np.exp(noise.log_density(away, np.broadcast_to(none.sigma[pick], away.shape))).mean(axis=1)
+        self.flat = flat / flat.sum()
+        self.at_old, self.at_new = (int(self.cell(np.array(v))) for v in (low, low + gap))
+        self.entropy = _entropy(self.table)
+        even = np.zeros((1, self.cells))
+        even[0, self.at_old] = even[0, self.at_new] = 0.5
+        self.most = max(float(self.information(even, 0.0)[0]), 0.05)
+
+    def cell(self, mean: Floats) -> npt.NDArray[np.int64]:
+        """The cell of a mean; the edges take what lies beyond."""
+        return np.clip(((mean - self.start) / self.step).astype(int), 0, self.cells - 1)
+
+    def information(self, by_cell: Floats, none: float) -> Floats:
+        """What a launch tells, in nats, about which cell its mean is in, or that there is no gap (rows: questions)."""
+        total = by_cell.sum(axis=1) + none
+        mix = (by_cell @ self.table + none * self.flat) / total[:, None]
+        inside = (by_cell @ self.entropy + none * float(_entropy(self.flat[None])[0])) / total
+        return np.asarray(np.maximum(_entropy(mix) - inside, 0) * total)
+
+
+def _entropy(table: Floats) -> Floats:
+    return np.asarray(-(table * np.log(np.maximum(table, 1e-300))).sum(axis=1))
 
 
 def _resampled(points: Points, count: int) -> npt.NDArray[np.int64]:
