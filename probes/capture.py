@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List
 
-from probes import gpu, packages, server, startup, tree
+from probes import gpu, host, limits, packages, server, startup, topology, tree
 from probes.reading import Json, is_unread
 from probes.secrets import Keeper
 
@@ -23,6 +23,9 @@ PROBES: Dict[str, Callable[[Context], Json]] = {
     "startup": startup.read,
     "trees": tree.read,
     "gpu": gpu.read,
+    "topology": topology.read,
+    "host": host.read,
+    "limits": limits.read,
 }
 
 

@@ -5,30 +5,40 @@ Nothing here reads a host or compares anything: it only says what a snapshot is,
 
 from snapshots.base import Key, Leaf, Part, Read, Section, State, Unread, identity_digest, leaves
 from snapshots.gpu import Gpu, GpuLink, GpuProcess, Gpus, KernelModule, NvLinks
+from snapshots.host import Cpu, Host
+from snapshots.limits import CgroupLevel, Limits
 from snapshots.packages import Distribution, Interpreter, Packages
 from snapshots.server import Library, Process, Server
 from snapshots.snapshot import SCHEMA, Measured, NotASnapshotError, Snapshot, load, parse, save
 from snapshots.startup import Startup, StartupFile
+from snapshots.topology import InfinibandPort, NumaNode, PciDevice, Topology
 from snapshots.tree import LocalFile, Tree, Trees
 
 __all__ = [
     "SCHEMA",
+    "CgroupLevel",
+    "Cpu",
     "Distribution",
     "Gpu",
     "GpuLink",
     "GpuProcess",
     "Gpus",
+    "Host",
+    "InfinibandPort",
     "Interpreter",
     "KernelModule",
     "Key",
     "Leaf",
     "Library",
+    "Limits",
     "LocalFile",
     "Measured",
     "NotASnapshotError",
+    "NumaNode",
     "NvLinks",
     "Packages",
     "Part",
+    "PciDevice",
     "Process",
     "Read",
     "Section",
@@ -37,6 +47,7 @@ __all__ = [
     "Startup",
     "StartupFile",
     "State",
+    "Topology",
     "Tree",
     "Trees",
     "Unread",

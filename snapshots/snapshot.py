@@ -16,9 +16,12 @@ from pydantic import Field, ValidationError
 
 from snapshots.base import Part, Section, State, identity_digest
 from snapshots.gpu import Gpus
+from snapshots.host import Host
+from snapshots.limits import Limits
 from snapshots.packages import Packages
 from snapshots.server import Server
 from snapshots.startup import Startup
+from snapshots.topology import Topology
 from snapshots.tree import Trees
 
 SCHEMA = 1
@@ -56,6 +59,9 @@ class Snapshot(Part):
     trees: Trees = Trees()
     server: Server = Server()
     gpu: Gpus = Gpus()
+    topology: Topology = Topology()
+    host: Host = Host()
+    limits: Limits = Limits()
 
     @property
     def id(self) -> str:

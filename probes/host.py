@@ -1,0 +1,184 @@
+"""The machine below the server: kernel, boot parameters, processors and governor, memory policy, clock, firmware."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from typing import Any, Dict, List, Optional
+
+from probes.reading import Json, attempt, read_bytes, read_text
+from probes.secrets import Keeper
+
+_SYSCTLS = (
+    "kernel/numa_balancing", "kernel/sched_autogroup_enabled", "kernel/sched_rt_runtime_us", "kernel/timer_migration",
+    "kernel/watchdog", "kernel/nmi_watchdog", "kernel/perf_event_paranoid", "kernel/yama/ptrace_scope",
+    "kernel/randomize_va_space", "kernel/sched_energy_aware", "kernel/sched_schedstats",
+     "kernel/soft_watchdog", "net/core/rmem_max", "net/core/wmem_max", "net/core/somaxconn",
+    "net/core/busy_poll", "net/ipv4/tcp_congestion_control", "vm/swappiness", "vm/zone_reclaim_mode",
+    "vm/nr_hugepages", "vm/overcommit_memory", "vm/max_map_count", "vm/dirty_ratio", "vm/compaction_proactiveness",
+    "vm/stat_interval",
+)  # fmt: skip
+_HUGE = ("enabled", "defrag", "shmem_enabled", "khugepaged/defrag")
+
+
+def read(context: Dict[str, Any]) -> Json:
+    """The host section."""
+    return collect("/", context["keeper"])
+
+
+def collect(root: str, keeper: Keeper) -> Json:
+    """The host below `root`, which is the file system's except in tests."""
+
+    def word(path: str) -> Optional[str]:
+        """One small file; None when the kernel does not have it."""
+        try:
+            return read_text(os.path.join(root, path)).strip()
+        except OSError:
+            return None
+
+    def chosen(path: str) -> Optional[str]:
+        text = word(path)
+        marked = re.search(r"\[(\S+)\]", text or "")
+        return marked[1] if marked else text
+
+    cpuinfo = word("proc/cpuinfo") or ""
+    uptime = (word("proc/uptime") or "").split()
+    memory = dict(re.findall(r"^(\w+):\s+(\d+)", word("proc/meminfo") or "", re.MULTILINE))
+    system = os.uname() if root == "/" else None
+    return {
+        "kernel": word("proc/sys/kernel/osrelease"),
+        "kernel_build": word("proc/sys/kernel/version"),
+        "machine": system.machine if system else None,
+        "name": system.nodename if system else None,
+        "command_line": keeper.text(word("proc/cmdline") or ""),
+        "boot_id": word("proc/sys/kernel/random/boot_id"),
+        "uptime_s": float(uptime[0]) if uptime else None,
+        "system": _os_release(word("etc/os-release") or ""),
+        "firmware": {
+            name: value
+            for name in ("bios_vendor", "bios_version", "bios_date", "board_name", "product_name", "sys_vendor")
+            for value in [word(f"sys/class/dmi/id/{name}")]
+            if value
+        },
+        "virtualization": _virtualization(
+            cpuinfo, word("sys/class/dmi/id/sys_vendor") or "", word("sys/hypervisor/type")
+        ),
+        "cpu": _cpu(root, cpuinfo, word),
+        "memory_kib": int(memory["MemTotal"]) if "MemTotal" in memory else None,
+        "memory_available_kib": int(memory["MemAvailable"]) if "MemAvailable" in memory else None,
+        "swap_kib": int(memory["SwapTotal"]) if "SwapTotal" in memory else None,
+        "huge_pages": {
+            name: value
+            for name in _HUGE
+            for value in [chosen(f"sys/kernel/mm/transparent_hugepage/{name}")]
+            if value is not None
+        },
+        "clocksource": word("sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "sysctls": {
+            path.replace("/", "."): value
+            for path in _SYSCTLS
+            for value in [word(f"proc/sys/{path}")]
+            if value is not None
+        },
+        "load": [float(number) for number in (word("proc/loadavg") or "").split()[:3]],
+        "pressure": {
+            kind: float(found[1])
+            for kind in ("cpu", "memory", "io")
+            for found in [re.search(r"some avg10=([\d.]+)", word(f"proc/pressure/{kind}") or "")]
+            if found
+        },
+        "steal_ticks": _steal(word("proc/stat") or ""),
+        "preload": attempt(lambda: read_text(os.path.join(root, "etc/ld.so.preload")))
+        if os.path.exists(os.path.join(root, "etc/ld.so.preload"))
+        else None,
+        "numactl": _on_path("numactl", root),
+    }
+
+
+def _os_release(text: str) -> Dict[str, str]:
+    pairs = (line.partition("=") for line in text.splitlines())
+    kept = {"ID", "VERSION_ID", "PRETTY_NAME", "BUILD_ID", "IMAGE_ID", "IMAGE_VERSION"}
+    return {name.lower(): value.strip().strip('"') for name, _, value in pairs if name in kept}
+
+
+def _virtualization(cpuinfo: str, vendor: str, hypervisor: Optional[str]) -> str:
+    """What the machine runs on: `none`, or a hypervisor as far as it can be told."""
+    if hypervisor:
+        return hypervisor
+    for mark, name in {
+        "QEMU": "kvm",
+        "VMware": "vmware",
+        "Microsoft": "hyperv",
+        "Amazon": "amazon",
+        "Google": "kvm",
+    }.items():
+        if mark in vendor and re.search(r"^flags\s*:.*\bhypervisor\b", cpuinfo, re.MULTILINE):
+            return name
+    return "some hypervisor" if re.search(r"^flags\s*:.*\bhypervisor\b", cpuinfo, re.MULTILINE) else "none"
+
+
+def _cpu(root: str, cpuinfo: str, word: Any) -> Json:  # noqa: ANN401 - a closure
+    def field(name: str) -> Optional[str]:
+        found = re.search(rf"^{name}\s*:\s*(.*)$", cpuinfo, re.MULTILINE)
+        return found[1].strip() if found else None
+
+    base = "sys/devices/system/cpu"
+    packages = set(re.findall(r"^physical id\s*:\s*(\d+)", cpuinfo, re.MULTILINE))
+    return {
+        "model": field("model name") or field("CPU part"),
+        "microcode": field("microcode"),
+        "sockets": len(packages) or None,
+        "online": word(f"{base}/online"),
+        "isolated": word(f"{base}/isolated") or None,
+        "nohz_full": (word(f"{base}/nohz_full") or "").replace("(null)", "") or None,
+        "smt": word(f"{base}/smt/control"),
+        # Values over all processors, each once: one processor with another governor is seen.
+        "governors": _all(root, f"{base}/cpu*/cpufreq/scaling_governor"),
+        "frequency_driver": _all(root, f"{base}/cpu*/cpufreq/scaling_driver"),
+        "energy_preferences": _all(root, f"{base}/cpu*/cpufreq/energy_performance_preference"),
+        "max_khz": _all(root, f"{base}/cpu*/cpufreq/scaling_max_freq"),
+        "khz_now": _all(root, f"{base}/cpu*/cpufreq/scaling_cur_freq")[:16],
+        "boost": word(f"{base}/cpufreq/boost"),
+        "no_turbo": word(f"{base}/intel_pstate/no_turbo"),
+        "idle_driver": word(f"{base}/cpuidle/current_driver"),
+        "idle_disabled": _disabled_idle_states(root, base),
+        "mitigations": {
+            os.path.basename(path): value
+            for path in sorted(glob.glob(os.path.join(root, f"{base}/vulnerabilities/*")))
+            for value in [word(os.path.relpath(path, root))]
+            if value
+        },
+    }
+
+
+def _all(root: str, pattern: str) -> List[str]:
+    found = set()
+    for path in glob.glob(os.path.join(root, pattern)):
+        try:
+            found.add(read_bytes(path, 4096).decode("ascii", "replace").strip())
+        except OSError:  # noqa: PERF203 - a processor that is switched off
+            continue
+    return sorted(found)
+
+
+def _disabled_idle_states(root: str, base: str) -> List[str]:
+    disabled = set()
+    for path in glob.glob(os.path.join(root, f"{base}/cpu*/cpuidle/state*/disable")):
+        try:
+            if read_text(path).strip() not in {"0", ""}:
+                disabled.add(read_text(os.path.join(os.path.dirname(path), "name")).strip())
+        except OSError:  # noqa: PERF203
+            continue
+    return sorted(disabled)
+
+
+def _steal(text: str) -> Optional[int]:
+    """Ticks that the hypervisor gave to others since boot."""
+    words = text.split("\n", 1)[0].split()
+    return int(words[8]) if len(words) > 8 and words[0] == "cpu" else None
+
+
+def _on_path(name: str, root: str) -> bool:
+    """Whether a program is installed in one of the usual places."""
+    return any(os.access(os.path.join(root, place, name), os.X_OK) for place in ("usr/bin", "bin", "usr/local/bin"))

@@ -1,0 +1,208 @@
+"""What the server's processes may use: limits, cgroups with every ancestor's, shared memory, privileges, container.
+
+A limit can stand on any ancestor of a cgroup, so all that can be seen are read; inside a container the ones above it
+cannot, and the section says so.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, Dict, List, Optional
+
+from probes.reading import Json, attempt, is_unread, read_text, unread
+
+_V2 = (
+    "cpu.max", "cpu.weight", "cpuset.cpus.effective", "cpuset.mems.effective", "memory.max", "memory.high", "pids.max",
+    "io.max",
+)  # fmt: skip
+_V1 = {
+    "cpu": ("cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.shares"),
+    "cpuset": ("cpuset.cpus", "cpuset.mems", "cpuset.effective_cpus", "cpuset.effective_mems"),
+    "memory": ("memory.limit_in_bytes",),
+    "pids": ("pids.max",),
+}
+_UNLIMITED_BYTES = 1 << 60
+_FIRST_NAMESPACE = "cgroup:[4026531835]"
+"""The cgroup namespace that a kernel starts with always has this number."""
+_CONTAINER = re.compile(r"(docker|libpod|crio|cri-containerd|lxc|machine)[-/:]([0-9a-f]{12,64})")
+_POD = re.compile(r"(kubepods)[-/.].*/([0-9a-f]{64})")
+
+
+def read(context: Dict[str, Any]) -> Json:
+    """The limits section: of the server's launcher, or of nothing when there is no server."""
+    serving = context.get("serving")
+    if not serving:
+        return {"status": "absent", "reason": "no server runs here"}
+    return collect("/", serving["pid"])
+
+
+def collect(root: str, pid: int) -> Json:
+    """The limits of one process, below `root`, which is the file system's except in tests."""
+    process = os.path.join(root, "proc", str(pid))
+    status = attempt(lambda: _status(read_text(os.path.join(process, "status"))))
+    paths = attempt(lambda: cgroup_paths(read_text(os.path.join(process, "cgroup"))))
+    levels = _levels(root, paths) if not is_unread(paths) else []
+    affinity = None if is_unread(status) else status.get("Cpus_allowed_list")
+    return {
+        "limits": attempt(lambda: limits(read_text(os.path.join(process, "limits")))),
+        "cgroup_levels": {str(number): level for number, level in enumerate(levels)},
+        "cpus": effective_cpus([level["settings"] for level in levels], affinity),
+        "memory_bytes": _least_memory([level["settings"] for level in levels]),
+        "throttling": attempt(lambda: _throttling(levels)),
+        "shared_memory_bytes": _shared_memory(os.path.join(process, "root/dev/shm")),
+        "privileges": {}
+        if is_unread(status)
+        else {name: status[name] for name in ("CapEff", "NoNewPrivs", "Seccomp") if name in status},
+        "container": _container(process, paths),
+        "hidden_ancestors": attempt(lambda: os.readlink(os.path.join(process, "ns/cgroup")) != _FIRST_NAMESPACE),
+    }
+
+
+def _status(text: str) -> Dict[str, str]:
+    pairs = (line.partition(":") for line in text.splitlines())
+    return {name: value.strip() for name, _, value in pairs}
+
+
+def limits(text: str) -> Dict[str, str]:
+    """/proc/PID/limits: name -> soft limit, `unlimited` where there is none."""
+    found: Dict[str, str] = {}
+    for line in text.splitlines()[1:]:
+        match = re.match(r"Max (.+?)\s{2,}(\S+)\s+(\S+)", line)
+        if match:
+            found[match[1]] = match[2]
+    return found
+
+
+def cgroup_paths(text: str) -> Dict[str, str]:
+    """Controller -> path; the unified hierarchy's name is empty."""
+    paths: Dict[str, str] = {}
+    for line in text.splitlines():
+        _number, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):
+            paths[controller] = path
+    return paths
+
+
+def _levels(root: str, paths: Dict[str, str]) -> List[Dict[str, Json]]:
+    """The settings on a process's own cgroup and on every ancestor, its own first."""
+    base = os.path.join(root, "sys/fs/cgroup")
+    unified = next((place for place in (base, f"{base}/unified") if os.path.exists(f"{place}/cgroup.procs")), None)
+    levels: List[Dict[str, Json]] = []
+    if "" in paths and unified is not None:
+        for number, path in enumerate(_ancestors(paths[""])):
+            _put(levels, number, path, _settings(unified + path, _V2), _stat(unified + path))
+    for controller, names in _V1.items():
+        if controller in paths:
+            mount = next(
+                (place for place in (f"{base}/{controller}", f"{base}/cpu,cpuacct") if os.path.isdir(place)), None
+            )
+            for number, path in enumerate(_ancestors(paths[controller]) if mount else []):
+                stat = _stat(f"{mount}{path}") if controller == "cpu" else {}
+                _put(levels, number, path, _settings(f"{mount}{path}", names), stat)
+    return levels
+
+
+def _put(levels: List[Dict[str, Json]], number: int, path: str, settings: Dict[str, str], stat: Dict[str, int]) -> None:
+    while len(levels) <= number:
+        levels.append({"path": path, "settings": {}, "cpu_stat": {}})
+    levels[number]["settings"].update(settings)
+    levels[number]["cpu_stat"].update(stat)
+
+
+def _ancestors(path: str) -> List[str]:
+    parts = [part for part in path.split("/") if part and part != ".."]
+    return ["/" + "/".join(parts[:length]) if length else "" for length in range(len(parts), -1, -1)]
+
+
+def _settings(place: str, names: tuple[str, ...]) -> Dict[str, str]:
+    found: Dict[str, str] = {}
+    for name in names:
+        try:
+            value = read_text(os.path.join(place, name)).strip()
+        except OSError:
+            continue
+        if value:
+            found[name] = value
+    return found
+
+
+def _stat(place: str) -> Dict[str, int]:
+    try:
+        rows = [line.split() for line in read_text(os.path.join(place, "cpu.stat")).splitlines()]
+    except OSError:
+        return {}
+    kept = {"nr_periods", "nr_throttled", "throttled_usec", "throttled_time"}
+    return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[0] in kept and row[1].isdigit()}
+
+
+def effective_cpus(levels: List[Dict[str, str]], affinity: Optional[str]) -> Optional[float]:
+    """How many processors may be used at once: the least of every quota, set and affinity. None: no limit is known."""
+    counts: List[float] = []
+    for settings in levels:
+        quota, _, period = settings.get("cpu.max", "").partition(" ")
+        if quota.isdigit() and period.isdigit():
+            counts.append(int(quota) / int(period))
+        quota, period = settings.get("cpu.cfs_quota_us", ""), settings.get("cpu.cfs_period_us", "")
+        if quota.isdigit() and period.isdigit() and int(quota) > 0:
+            counts.append(int(quota) / int(period))
+        for name in ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"):
+            counts.extend([count_cpus(settings[name])] if settings.get(name) else [])
+    if affinity:
+        counts.append(count_cpus(affinity))
+    return min(counts) if counts else None
+
+
+def count_cpus(text: str) -> int:
+    """How many processors `0-3,8` names."""
+    total = 0
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if first.isdigit():
+            total += (int(last) if last.isdigit() else int(first)) - int(first) + 1
+    return total
+
+
+def _least_memory(levels: List[Dict[str, str]]) -> Optional[int]:
+    values = [settings.get(name, "") for settings in levels for name in ("memory.max", "memory.limit_in_bytes")]
+    sizes = [int(value) for value in values if value.isdigit() and int(value) < _UNLIMITED_BYTES]
+    return min(sizes) if sizes else None
+
+
+def _throttling(levels: List[Dict[str, Json]]) -> Dict[str, int]:
+    """The counters of the level that was throttled most."""
+    stats = [level["cpu_stat"] for level in levels if level["cpu_stat"]]
+    return max(stats, key=lambda stat: stat.get("nr_throttled", 0)) if stats else {}
+
+
+def _shared_memory(place: str) -> Json:
+    try:
+        about = os.statvfs(place)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return unread(error)
+    return about.f_frsize * about.f_blocks
+
+
+def _container(process: str, paths: Json) -> Dict[str, str]:
+    """What kind of container the server is in, with its id, as far as files tell."""
+    found: Dict[str, str] = {}
+    for path in [] if is_unread(paths) else paths.values():
+        match = _CONTAINER.search(path) or _POD.search(path)
+        if match:
+            found.update(kind=match[1], id=match[2])
+    for mark, kind in (("root/.dockerenv", "docker"), ("root/run/.containerenv", "podman")):
+        if "kind" not in found and os.path.exists(os.path.join(process, mark)):
+            found["kind"] = kind
+    try:
+        text = read_text(os.path.join(process, "root/run/.containerenv"))
+    except OSError:
+        text = ""
+    for name in ("image", "imageid"):
+        match = re.search(rf'^{name}="(.*)"$', text, re.MULTILINE)
+        if match:
+            found[name] = match[1]
+    if "kind" not in found and os.path.isdir(os.path.join(process, "root/var/run/secrets/kubernetes.io")):
+        found["kind"] = "kubernetes"
+    return found

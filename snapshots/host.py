@@ -1,0 +1,58 @@
+"""The machine below the server."""
+
+from __future__ import annotations
+
+from snapshots.base import Part, Read, Section, State
+
+
+class Cpu(Part):
+    """The processors; where they may differ from each other, every value that occurs."""
+
+    model: str | None = None
+    microcode: str | None = None
+    sockets: int | None = None
+    online: str | None = None
+    isolated: str | None = None
+    nohz_full: str | None = None
+    smt: str | None = None
+    governors: list[str] = []
+    frequency_driver: list[str] = []
+    energy_preferences: list[str] = []
+    max_khz: list[str] = []
+    khz_now: State[list[str]] = []
+    boost: str | None = None
+    no_turbo: str | None = None
+    idle_driver: str | None = None
+    idle_disabled: list[str] = []
+    mitigations: dict[str, str] = {}
+
+
+class Host(Section):
+    """Kernel, boot parameters, processors, memory policy, clock and firmware."""
+
+    kernel: str | None = None
+    kernel_build: str | None = None
+    machine: str | None = None
+    name: State[str | None] = None
+    command_line: str | None = None
+    boot_id: State[str | None] = None
+    """Another one means that the machine was started again in between."""
+    uptime_s: State[float | None] = None
+    system: dict[str, str] = {}
+    firmware: dict[str, str] = {}
+    virtualization: str | None = None
+    cpu: Cpu = Cpu()
+    memory_kib: State[int | None] = None
+    memory_available_kib: State[int | None] = None
+    swap_kib: int | None = None
+    huge_pages: dict[str, str] = {}
+    clocksource: str | None = None
+    sysctls: dict[str, str] = {}
+    load: State[list[float]] = []
+    pressure: State[dict[str, float]] = {}
+    """Share of the last ten seconds (percent) in which something waited for `cpu`, `memory` or `io`."""
+    steal_ticks: State[int | None] = None
+    preload: Read[str | None] = None
+    """/etc/ld.so.preload: libraries that every process loads."""
+    numactl: bool | None = None
+    """Whether numactl is installed: without it an engine that binds ranks to NUMA nodes silently does not."""
