@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
@@ -146,6 +147,7 @@ _ELSEWHERE = {
 }
 
 
+@lru_cache(maxsize=8192)
 def requirement_of(text: str) -> Requirement | None:
     """A requirement that holds on a Linux host; None for extras, other platforms and what cannot be parsed."""
     try:
@@ -170,13 +172,13 @@ def meets(dist: Distribution | None, requirement: Requirement) -> bool:
 @_rule
 def _a_library_comes_with_its_package(scene: Scene) -> Iterator[tuple[Key, Key]]:
     """A shared object below site-packages belongs to the distribution that installed it."""
-    owners = _owners(scene)
-    for key in scene.differences:
-        if key[:2] == ("server", "libraries"):
-            for path in mapped_paths(scene.new, key[2]) + mapped_paths(scene.old, key[2]):
-                owner = owners(path)
-                if owner is not None:
-                    yield key, ("packages", "distributions", owner)
+    libraries = [key for key in scene.differences if key[:2] == ("server", "libraries")]
+    owners = _owners(scene) if libraries else None
+    for key in libraries:
+        for path in mapped_paths(scene.new, key[2]) + mapped_paths(scene.old, key[2]):
+            owner = owners(path) if owners is not None else None
+            if owner is not None:
+                yield key, ("packages", "distributions", owner)
 
 
 def mapped_paths(side: Snapshot, name: str) -> list[str]:

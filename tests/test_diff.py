@@ -79,10 +79,16 @@ processes = st.dictionaries(
         }
     ),
 ).map(lambda made: server(*made.items()))
+files = st.dictionaries(
+    names, st.dictionaries(st.sampled_from(["a.py", "b.so", "c"]), st.sampled_from(["0", "1"]), max_size=3), max_size=3
+)
 statuses = st.sampled_from(["ok", "partial", "failed", "absent"])
 snapshots = st.builds(
-    lambda dists, host, status: snapshot(packages=Packages(status=status, distributions=dists), server=host),
+    lambda dists, listed, host, status: snapshot(
+        packages=Packages(status=status, distributions=dists, files=listed), server=host
+    ),
     distributions,
+    files,
     processes,
     statuses,
 )
@@ -103,6 +109,17 @@ def test_applying_a_difference_to_the_old_side_gives_the_new_one(old: dict[Key, 
 @given(snapshots, snapshots)
 def test_ids_are_equal_exactly_when_no_identity_value_differs(old: Snapshot, new: Snapshot) -> None:
     assert (old.id == new.id) == (not compare(old, new).changes)
+
+
+@given(snapshots, snapshots)
+def test_the_changes_are_those_of_a_plain_join_of_all_leaves(old: Snapshot, new: Snapshot) -> None:
+    comparison = compare(old, new)
+    plain = join(dict(leaves_of(old)), dict(leaves_of(new)))
+    assert sorted(comparison.changes, key=lambda change: change.key) == plain
+    for section, number in comparison.same.items():
+        assert number == sum(key[0] == section for key, _ in leaves_of(old)) - sum(
+            change.key[0] == section and change.old is not None for change in plain
+        )
 
 
 @given(snapshots)
