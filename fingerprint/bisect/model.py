@@ -70,8 +70,8 @@ _OTHER_LEVELS: Final = np.array([ZERO, ONE, *(int(np.searchsorted(LEVELS, v)) fo
 _OTHER_PRIOR: Final = np.log(np.array([0.35, 0.35, 0.1, 0.1, 0.1]))
 # Nobody needs a level to better than 4 % of the gap, and real factors never act that exactly.
 _SLACK: Final = 0.04
-_KEEP: Final = 1500
-_PASSES: Final = (128, 128, 192)
+_KEEP: Final = 1000
+_PASSES: Final = (96, 96, 160)
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class Model:
         self.shape = np.concatenate(shapes)
         self.first = np.concatenate(firsts)
         self.second = np.concatenate(seconds)
-        self.log_prior = np.concatenate(logs)
+        self.log_prior = np.concatenate(logs).astype(np.float32)
 
     # -- the unknowns ------------------------------------------------------------------------------------------
 
@@ -257,8 +257,11 @@ class Model:
         at_old = np.asarray(~data.new.any(axis=1))
         when = data.when - data.when.mean()
         keep = np.arange(self.shape.size)
+        # Explanation by point: its prior times its likelihood, over exp(top) of the point.
         like = np.empty((0, 0), np.float32)
+        top = np.empty(0, np.float32)
         free = np.empty(0)
+        pruned: list[bool] = []
 
         def prior(u: Floats) -> Floats:
             sigma, gap = np.exp(u[:, 0]), np.exp(u[:, 2])
@@ -279,31 +282,39 @@ class Model:
 
         def slower(u: Floats) -> Floats:
             """All explanations of a gap together; those that explain nothing are dropped on the first call."""
-            nonlocal keep, like, free
+            nonlocal keep, like, top, free
             dense = table(u, +1)
             like = self._score(data, dense, self.shape[keep], self.first[keep], self.second[keep])
-            like += self.log_prior[keep, None].astype(np.float32)
+            like += self.log_prior[keep, None]
             free = self._other(data, dense, at_old, at_new) + math.log(P_OTHER)
             before = prior(u)
-            if keep.size == self.shape.size and keep.size > self.count:
-                score = _log_sum32(like + before.astype(np.float32))
-                alive = np.flatnonzero(score > score.max() - 16)
+            top = like.max(axis=0)
+            like = np.exp(like - top)
+            if not pruned:
+                pruned.append(True)
+                weight = np.exp(top + before - (top + before).max()).astype(np.float32)
+                score = like @ weight
+                alive = np.flatnonzero(score > score.max() * 1e-6)
                 if alive.size > _KEEP:
                     alive = np.sort(alive[np.argsort(-score[alive], kind="stable")[:_KEEP]])
                 keep, like = keep[alive], like[alive]
-            return np.logaddexp(_log_sum(like, axis=0), free) + before
+            with np.errstate(divide="ignore"):
+                return np.logaddexp(np.log(like.sum(axis=0)) + top, free) + before
 
         def faster(u: Floats) -> Floats:
             return self._other(data, table(u, -1), at_old, at_new) + prior(u) + math.log(P_FASTER)
 
         points, proposal, mixed = _sample(self._start_gap(data, at_old, at_new, level, +1), slower, _PASSES)
         weight = prior(points) - proposal
-        like += weight.astype(np.float32)
-        log_p = _log_sum32(like)
-        share = np.exp(like - log_p[:, None].astype(np.float32))
+        highest = float((top + weight).max())
+        like *= np.exp(top + weight - highest).astype(np.float32)
+        evidence = like.sum(axis=1)
         unknown = np.stack([points[:, 1] - level, np.exp(points[:, 2])], axis=1)
-        inside = np.stack([unknown[:, 0] + 0.5 * unknown[:, 1], (unknown[:, 0] + 0.5 * unknown[:, 1]) ** 2], axis=1)
-        by = share @ np.concatenate([unknown, inside], axis=1).astype(np.float32)
+        middle = unknown[:, 0] + 0.5 * unknown[:, 1]
+        known = np.column_stack([unknown, middle, middle**2]).astype(np.float32)
+        by = (like @ known) / np.maximum(evidence, 1e-30)[:, None]
+        with np.errstate(divide="ignore"):
+            log_p = np.log(evidence.astype(np.float64)) + highest
         variance = np.maximum(by[:, 3] - by[:, 2] ** 2, 0.0)
         log_other = float(_log_sum(free + weight))
         _, _, against = _sample(self._start_gap(data, at_old, at_new, level, -1), faster, (64, 96))
@@ -426,14 +437,6 @@ def _sample(
 def _shares(log_weight: Floats) -> Floats:
     weight = np.exp(log_weight - log_weight.max())
     return np.asarray(weight / weight.sum())
-
-
-def _log_sum32(values: npt.NDArray[np.float32]) -> Floats:
-    """Log of the sum of exponentials over points, in single precision where it costs most."""
-    top = values.max(axis=1, keepdims=True)
-    top = np.where(np.isfinite(top), top, np.float32(0))
-    with np.errstate(divide="ignore"):
-        return np.asarray((np.log(np.exp(values - top).sum(axis=1)) + top[:, 0]).astype(np.float64))
 
 
 def _moments(points: Floats, log_weight: Floats) -> tuple[Floats, Floats]:

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fingerprint.bisect.conflicts import Conflicts, old
-from fingerprint.bisect.model import LEVELS, SHAPES, Data, Model, Points, Posterior
+from fingerprint.bisect.model import LEVEL_OF, LEVELS, SHAPES, Data, Model, Points, Posterior
 from fingerprint.bisect.noise import Noise
 from fingerprint.bisect.verdict import Culprit, Evidence, Interval, Kind, Structure, Suspicion, Then, Verdict
 
@@ -419,7 +419,9 @@ class Search:
         return float(post.p[agree].sum()) + post.other
 
     def _level(self, post: Posterior, claim: _Claim, row: Bools) -> float:
-        return float(LEVELS[post.levels(row[None])[0, claim.row]])
+        shape = int(post.shape[claim.row])
+        first, second = bool(row[post.first[claim.row]]), bool(row[post.second[claim.row]])
+        return float(LEVELS[LEVEL_OF[shape, 2 * first + second]])
 
     def _log_ratio(self, state: _State, at: Bools, expected: float, other: float) -> float:
         post, data = state.posterior, state.data
@@ -553,11 +555,13 @@ class Search:
             by_cell[:, scale.at_new] += post.other * share * at_new
             bits += scale.information(by_cell, (post.none + post.faster) * share)
         worth = bits / scale.most
+        if state.wanted is None:
+            state.wanted = {}
+            for claim in state.claims[:24]:
+                for row in self._missing(state, claim):
+                    state.wanted[row.tobytes()] = state.wanted.get(row.tobytes(), 0.0) + claim.p
         asked = {p_.tobytes() for p_ in pending}
-        for claim in state.claims[:40]:
-            for row in self._missing(state, claim):
-                if row.tobytes() not in asked:
-                    worth = worth + claim.p * (rows == row).all(axis=1)
+        worth += [0.0 if row.tobytes() in asked else state.wanted.get(row.tobytes(), 0.0) for row in rows]
         if state.sharpen and state.claims:
             for _, _, row in self._needed(state.claims[0]):
                 times = int((state.data.new == row).all(axis=1).sum()) if state.data is not None else 0
@@ -726,6 +730,7 @@ class _State:
         self.kind: Kind | None = None
         self.named: _Claim | None = None
         self.scale: _Scale | None = None
+        self.wanted: dict[bytes, float] | None = None
 
     def finish(self, kind: Kind, named: _Claim | None = None) -> _State:
         self.done, self.kind, self.named = True, kind, named
@@ -751,7 +756,7 @@ def _claims(post: Posterior) -> list[_Claim]:
     mass: dict[tuple[Structure, tuple[int, ...]], float] = {}
     best: dict[tuple[Structure, tuple[int, ...]], int] = {}
     most: dict[tuple[Structure, tuple[int, ...]], list[tuple[int, float]]] = {}
-    for row in np.argsort(-post.p, kind="stable")[:600]:
+    for row in np.argsort(-post.p, kind="stable")[: max(300, int((post.p > 1e-4).sum()))]:
         shape = SHAPES[post.shape[row]]
         i, j, p = int(post.first[row]), int(post.second[row]), float(post.p[row])
         pair = (i, j) if shape.structure == "masked" else (min(i, j), max(i, j))
