@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
+import math
 import re
 import statistics
 import time
@@ -126,7 +127,8 @@ def measure(port: int, ask: Json, clock: Callable[[], float] = time.monotonic) -
     Args:
         port: its HTTP port.
         ask: `prompts` (lists of token ids, or texts), `max_new_tokens`, `warmup` and `requests` (counts), `timeout_s`
-            per request, `settle_s` to wait for the engine's counters before they are read.
+            per request, `settle_s` to wait for the engine's counters before they are read, `enough_s`: once so much time
+            has passed and every prompt had its turn, the measurement ends early.
         clock: a monotonic clock, in seconds.
 
     Returns:
@@ -158,7 +160,10 @@ def measure(port: int, ask: Json, clock: Callable[[], float] = time.monotonic) -
     samples: List[Dict[str, Json]] = []
     outputs = hashlib.sha256()
     before = counters()
+    began = clock()
     for number in range(int(ask["requests"])):
+        if number >= len(prompts) and clock() - began > float(ask.get("enough_s", math.inf)):
+            break
         request = generate(port, body(number), timeout_s, clock)
         after = counters()
         samples.append(_sample(request, _difference(before, after)))

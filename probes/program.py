@@ -7,6 +7,7 @@ number of `event` lines and then one `result` or `error`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -32,7 +33,7 @@ class Conversation:
     def send(self, message: Dict[str, Json]) -> None:
         """Write one answer line."""
         line = f"{self._nonce}{json.dumps(message, separators=(',', ':'))}\n".encode("utf-8", "surrogateescape")
-        with self._lock:
+        with self._lock, contextlib.suppress(OSError):  # a planner that is gone needs no answer; its input ends too
             self._out.write(line)
             self._out.flush()
 
@@ -57,11 +58,7 @@ def serve(stdin: BinaryIO, stdout: BinaryIO, memory: int) -> None:
     def read_requests() -> None:
         try:
             for line in stdin:
-                request = json.loads(line)
-                if request.get("call") == "cancel":
-                    trials.cancel()
-                else:
-                    requests.put(request)
+                requests.put(json.loads(line))
         finally:
             trials.cancel()
             requests.put(None)
@@ -85,15 +82,11 @@ def serve(stdin: BinaryIO, stdout: BinaryIO, memory: int) -> None:
                 conversation.send({"id": number, "error": str(error), "kind": error.kind})
             except measure.MeasureError as error:
                 conversation.send({"id": number, "error": str(error), "kind": "measure"})
-            except BrokenPipeError:
-                return
             except Exception as error:
                 where = traceback.format_exc(limit=-3)
                 conversation.send(
                     {"id": number, "error": f"{type(error).__name__}: {error}", "kind": "fault", "where": where}
                 )
-    except BrokenPipeError:
-        return
     finally:
         trials.close()
 

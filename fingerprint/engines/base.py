@@ -36,6 +36,7 @@ class Engine:
         metrics: figures that can be compared, the best first.
         requests: measured requests of a launch; more of them narrow the figure of one launch, not of the launches.
         max_new_tokens: tokens of each.
+        enough_s: a slow server is measured with fewer requests once this many seconds have passed.
         warmup: requests that are run first and thrown away.
         settle_s: wait for the engine's counters after a request, in seconds.
         ready_s: longest time to become ready, in seconds.
@@ -49,6 +50,7 @@ class Engine:
     metrics: tuple[str, ...] = ("verify_ms", "cycle_ms")
     requests: int = 6
     max_new_tokens: int = 48
+    enough_s: float = 60.0
     warmup: int = 2
     settle_s: float = 0.0
     ready_s: float = 60.0
@@ -73,6 +75,7 @@ class Engine:
             "warmup": self.warmup,
             "requests": self.requests,
             "settle_s": self.settle_s,
+            "enough_s": self.enough_s,
         }
 
     def trial(self, plan: LaunchPlan) -> Json:

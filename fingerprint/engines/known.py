@@ -10,6 +10,10 @@ REFERENCE = Engine(
     ready_paths=("/ready",),
     variables={"SPT_NOENV": "1"},
     flags={"--enable-metrics": ()},
+    requests=9,
+    max_new_tokens=24,
+    enough_s=1.5,
+    warmup=1,
 )
 """The embedded EAGLE3 server: its counters are exact as soon as a request has ended."""
 
