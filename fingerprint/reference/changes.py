@@ -90,7 +90,8 @@ NEW_PATCHES: Mapping[str, Patch] = {
         ),
         Edit(
             "            connection.recv()\n",
-            '            connection.recv()\n        logger.info("models loaded in %.2f s", time.perf_counter() - begin)\n',
+            "            connection.recv()\n"
+            '        logger.info("models loaded in %.2f s", time.perf_counter() - begin)\n',
         ),
     ),
     SCHEDULER: (
@@ -119,7 +120,7 @@ NEW_PATCHES: Mapping[str, Patch] = {
         Edit("from tiny_sampler", "import numpy as np\nfrom tiny_sampler"),
         Edit(
             "    return argmax_rows(logits)\n",
-            '    if os.environ.get("TINYSERVE_SORTED_TOPK") == "1":  # a trial of last month: is a full sort more stable?\n'
+            '    if os.environ.get("TINYSERVE_SORTED_TOPK") == "1":  # is a full sort more stable?\n'
             '        return [int(token) for token in np.argsort(-logits, axis=1, kind="stable")[:, 0]]\n'
             "    return argmax_rows(logits)\n",
         ),
@@ -176,7 +177,7 @@ GATED_COMMUNICATOR: Patch = (
     Edit(
         "    def all_gather",
         "    def _check(self, total: Array) -> None:\n"
-        '        """Compare the digests of both ranks, value by value as hexadecimal text so that a person can read them."""\n'
+        '        """Compare digests of the values, as the text a person would read, between the ranks."""\n'
         "        assert self._transport is not None\n"
         '        text = " ".join(value.hex() for value in total.ravel().tolist())\n'
         "        digest = np.frombuffer(hashlib.sha256(text.encode()).digest(), dtype=np.uint8).astype(np.float64)\n"
@@ -226,7 +227,7 @@ import time
 
 faulthandler.enable()
 
-# Call counts and times of every function, for the capacity review.
+# Call counts and times by function and by module, for the capacity review.
 CALLS = collections.Counter()
 SECONDS = collections.Counter()
 STARTED = []
@@ -237,9 +238,12 @@ def _profile(frame, event, argument):
     if event in ("call", "c_call"):
         STARTED.append(now)
     elif event in ("return", "c_return", "c_exception") and STARTED:
+        seconds = now - STARTED.pop()
+        module = frame.f_globals.get("__name__", "?")
         name = argument.__name__ if event != "return" else frame.f_code.co_name
-        CALLS[name] += 1
-        SECONDS[name] += now - STARTED.pop()
+        for key in (module, f"{module}.{name}", f"{module}:{frame.f_lineno}"):
+            CALLS[key] += 1
+            SECONDS[key] += seconds
 
 
 if "multiprocessing" in " ".join(sys.orig_argv):
@@ -300,9 +304,9 @@ COLLECTIVE_REBUILT: Mapping[str, Patch] = {
 }
 
 SLOW_COLLECTIVE_REBUILT: Mapping[str, Patch] = {
-    "tiny_collective/shm.py": (Edit("SLOT_BYTES = 65536", "SLOT_BYTES = 256"),),
+    "tiny_collective/shm.py": (Edit("SLOT_BYTES = 65536", "SLOT_BYTES = 64"),),
 }
-"""Slots of 256 bytes: one all-reduce of 8 KiB becomes 32 rounds."""
+"""Slots of one cache line: one all-reduce of 8 KiB becomes 128 rounds."""
 
 
 def patched(files: Mapping[str, str], patches: Mapping[str, Patch]) -> dict[str, str]:
