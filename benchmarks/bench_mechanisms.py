@@ -1,4 +1,4 @@
-"""What each change of the embedded server's world really costs: python benchmarks/bench_mechanisms.py [ROUNDS [NAME...]].
+"""What each change of the embedded server's world costs: python benchmarks/bench_mechanisms.py [ROUNDS [NAME...]].
 
 Every state is launched once a round, in an order of its own each round, and measured as a bisect would: by the mean
 verify time of one launch. The table shows the median over the rounds, its spread, and the ratio to the old state.
