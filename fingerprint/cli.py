@@ -17,7 +17,7 @@ import typer
 from fingerprint.errors import FingerprintError, UsageError
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
     from snapshots import Snapshot
 
@@ -135,6 +135,146 @@ def capture(
 
 
 @app.command()
+def diff(
+    snapshots: Annotated[list[Path], typer.Argument(help="OLD and NEW; or one of each host of a fleet.")],
+    explain: Annotated[Optional[str], typer.Option(help="Everything about one difference, by name or key.")] = None,
+    factors: Annotated[
+        bool, typer.Option("--factors", help="What a bisect would switch, and what nothing can.")
+    ] = False,
+    state: Annotated[bool, typer.Option("--state", help="Also readings that move on their own.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Every difference, opened.")] = False,
+    format: Annotated[str, typer.Option("--format", help="text, markdown or json.")] = "text",  # noqa: A002
+) -> None:
+    """Say what changed, what did not, what cannot be known, and which changes deserve a trial first."""
+    _one_of("--format", format, ("text", "markdown", "json"))
+    loaded = [_load(path) for path in snapshots]
+    if len(loaded) != 2:
+        _diff_fleet(snapshots, loaded, format)
+    from fingerprint.diff import compare
+
+    old, new = loaded
+    if factors:
+        from fingerprint.bisect.run import evidence_beside
+        from fingerprint.factors import find
+        from fingerprint.report import factors as forms
+
+        found = find(old, new, evidence_beside(snapshots[0]))
+        _show(format, lambda: forms.terminal(found), lambda: forms.markdown(found), lambda: forms.as_json(found))
+        raise typer.Exit(1 if found.factors or found.fixed else 0)
+    from fingerprint.report import differences as views
+
+    comparison = compare(old, new, state=state)
+    if explain is not None:
+        found_ones = comparison.find(explain)
+        if not found_ones:
+            raise UsageError(f"{explain} is not among the differences; `fingerprint diff --all` lists them.")
+        for one in found_ones:
+            _out().print(views.explain(one))
+        raise typer.Exit(1)
+    most = None if everything else 12
+    _show(
+        format,
+        lambda: views.terminal(comparison, most=most, opened=everything),
+        lambda: views.markdown(comparison, most=most, opened=everything),
+        lambda: views.as_json(views.document(comparison)),
+    )
+    raise typer.Exit(0 if comparison.equal else 1)
+
+
+def _diff_fleet(paths: list[Path], loaded: list[Snapshot], format: str) -> NoReturn:  # noqa: A002
+    from fingerprint.fleet import fleet
+    from fingerprint.report import fleets as views
+
+    names = [path.stem for path in paths]
+    if len(set(names)) < len(names):
+        names = [str(path) for path in paths]
+    compared = fleet(dict(zip(names, loaded, strict=True)))
+    _show(
+        format,
+        lambda: views.terminal(compared),
+        lambda: views.markdown(compared),
+        lambda: views.as_json(views.document(compared)),
+    )
+    raise typer.Exit(0 if compared.equal else 1)
+
+
+@app.command()
+def check(
+    snapshot: Annotated[Path, typer.Argument(help="A snapshot file.")],
+    format: Annotated[str, typer.Option("--format", help="text, markdown or json.")] = "text",  # noqa: A002
+) -> None:
+    """Run the named rules on one snapshot: variables lost on the way to a rank, altered wheels, misspelt names."""
+    from fingerprint.findings import check as run
+    from fingerprint.findings import unread_part
+    from fingerprint.report import checks as views
+
+    _one_of("--format", format, ("text", "markdown", "json"))
+    loaded = _load(snapshot)
+    findings, unread = run(loaded), unread_part(loaded)
+    _show(
+        format,
+        lambda: views.terminal(findings, unread),
+        lambda: views.markdown(findings, unread),
+        lambda: views.as_json(views.document(loaded.id, findings, unread)),
+    )
+    raise typer.Exit(1 if findings else 0)
+
+
+@app.command()
+def show(
+    snapshot: Annotated[Path, typer.Argument(help="A snapshot file.")],
+    section: Annotated[Optional[str], typer.Argument(help="One section; all in a line each when absent.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every value.")] = False,
+) -> None:
+    """Show a snapshot to a person."""
+    from fingerprint.report.contents import terminal
+
+    _out().print(terminal(_load(snapshot), section, opened=everything))
+
+
+@app.command()
+def validate(snapshot: Annotated[Path, typer.Argument(help="A snapshot file.")]) -> None:
+    """Say whether a file is a whole snapshot that nobody has altered."""
+    loaded = _load(snapshot)
+    _print(f"{snapshot} is a whole snapshot, id {loaded.id}")
+
+
+@app.command()
+def report(
+    case: Annotated[Path, typer.Argument(help="A case folder.")],
+) -> None:
+    """Write report.md and report.html of a case, and say the verdict."""
+    from fingerprint.case import Case
+    from fingerprint.report import write_reports
+    from fingerprint.report.terminal import render_terminal
+
+    opened = Case.open(case)
+    write_reports(opened)
+    _print(render_terminal(opened, color=sys.stdout.isatty()))
+    _print(f"{case / 'report.html'}\n{case / 'report.md'}")
+
+
+def _out() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def _show(
+    format: str,  # noqa: A002
+    terminal: Callable[[], RenderableType],
+    markdown: Callable[[], str],
+    as_json: Callable[[], str],
+) -> None:
+    if format == "json":
+        _print(as_json())
+    elif format == "markdown":
+        _print(markdown())
+    else:
+        _out().print(terminal())
+
+
+@app.command()
 def bisect(
     old: Annotated[Path, typer.Argument(help="Snapshot of the good time.")],
     new: Annotated[Path, typer.Argument(help="Snapshot of now; the server that it describes is running.")],
@@ -187,7 +327,7 @@ def bisect(
     if format == "json":
         _print(outcome.model_dump_json(indent=1))
     else:
-        _print(render_terminal(finished))
+        _print(render_terminal(finished, color=sys.stdout.isatty()))
     raise typer.Exit(1 if outcome.culprits else 0)
 
 

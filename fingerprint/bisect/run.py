@@ -7,7 +7,7 @@ snapshot says, and the last thing that happens is that it is read again and comp
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,7 +19,7 @@ from fingerprint.bisect.journal import CaseLine, EndLine, FactorLine
 from fingerprint.bisect.search import Budget, Search
 from fingerprint.bisect.session import Observer, Session
 from fingerprint.bisect.verdict import Then, Verdict
-from fingerprint.capture import capture, store_beside
+from fingerprint.capture import Store, capture, store_beside
 from fingerprint.case import Case, Outcome, unseen
 from fingerprint.diff import Comparison, compare
 from fingerprint.engines import Engine, engine_of
@@ -170,10 +170,15 @@ def _read_host(host: HostProgram, new: Snapshot, options: Options) -> tuple[Snap
     return now, {**ask, "pid": launcher.pid if launcher is not None else None}
 
 
+def evidence_beside(old_path: Path, further: Iterable[Path] = ()) -> Evidence:
+    """The kept files beside an old snapshot, and those in `further` folders."""
+    return Evidence((store_beside(old_path), *(Store(folder / "kept") for folder in further)))
+
+
 def _prepare(old: Snapshot, new: Snapshot, old_path: Path, options: Options) -> Prepared:
     plan_of(new)  # says what is missing before anything is touched
     engine = engine_of(new.server.engine)
-    evidence = Evidence((store_beside(old_path), *(store_beside(path / "x") for path in options.kept)))
+    evidence = evidence_beside(old_path, options.kept)
     found = find(old, new, evidence)
     factors = {factor.id: factor for factor in found.factors}
     if unknown := options.only - factors.keys():

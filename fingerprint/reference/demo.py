@@ -116,8 +116,6 @@ def _beside(truth: dict[str, Any], case: Path, seconds: float, say: Say) -> bool
     right = verdict["kind"] == truth["kind"] and named == sorted(truth["culprits"])
     say("")
     say(f"truth:   {truth['kind']}  {' and '.join(truth['culprits']) or '-'}")
-    say(
-        f"verdict: {verdict['kind']}  {' and '.join(named) or '-'}  ({verdict['launches']} launches, {seconds:.0f} s in all)"
-    )
+    say(f"verdict: {verdict['kind']}  {' and '.join(named) or '-'}  ({verdict['launches']} launches, {seconds:.0f} s)")
     say("The verdict is right." if right else "The verdict is not the truth.")
     return right
