@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -137,10 +138,8 @@ def capture(
 @app.command()
 def diff(
     snapshots: Annotated[list[Path], typer.Argument(help="OLD and NEW; or one of each host of a fleet.")],
-    explain: Annotated[Optional[str], typer.Option(help="Everything about one difference, by name or key.")] = None,
-    factors: Annotated[
-        bool, typer.Option("--factors", help="What a bisect would switch, and what nothing can.")
-    ] = False,
+    explain: Annotated[str | None, typer.Option(help="Everything about one difference, by name or key.")] = None,
+    factors: Annotated[bool, typer.Option("--factors", help="What a bisect would switch, and what not.")] = False,
     state: Annotated[bool, typer.Option("--state", help="Also readings that move on their own.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Every difference, opened.")] = False,
     format: Annotated[str, typer.Option("--format", help="text, markdown or json.")] = "text",  # noqa: A002
@@ -223,7 +222,7 @@ def check(
 @app.command()
 def show(
     snapshot: Annotated[Path, typer.Argument(help="A snapshot file.")],
-    section: Annotated[Optional[str], typer.Argument(help="One section; all in a line each when absent.")] = None,
+    section: Annotated[str | None, typer.Argument(help="One section; all in a line each when absent.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every value.")] = False,
 ) -> None:
     """Show a snapshot to a person."""
