@@ -80,12 +80,13 @@ def _state_fields(model: type[BaseModel]) -> frozenset[str]:
     return known
 
 
-def leaves(value: object, *, state: bool = False, key: Key = ()) -> Iterator[tuple[Key, Leaf]]:
+def leaves(value: object, *, state: bool = False, defaults: bool = True, key: Key = ()) -> Iterator[tuple[Key, Leaf]]:
     """Yield every leaf below `value` with its natural key.
 
     Args:
         value: a model, a dictionary of them, a list or a plain value.
         state: also yield the readings marked `State`.
+        defaults: also yield what a model has by default, as if it had been read.
         key: the key of `value` itself.
 
     Nothing is yielded for `None`: an absent value and a missing key are the same thing. Lists are leaves, in order.
@@ -98,14 +99,15 @@ def leaves(value: object, *, state: bool = False, key: Key = ()) -> Iterator[tup
         model = type(value)
         hidden = frozenset() if state else _state_fields(model)
         for name, child in value.__dict__.items():
-            if name not in hidden and child is not None:
-                yield from leaves(child, state=state, key=(*key, name))
+            if name in hidden or child is None or not (defaults or child != model.model_fields[name].default):
+                continue
+            yield from leaves(child, state=state, defaults=defaults, key=(*key, name))
     elif isinstance(value, Mapping):
         for name, child in value.items():
             if isinstance(child, str):  # the common case, without a generator for each
                 yield (*key, str(name)), child
             else:
-                yield from leaves(child, state=state, key=(*key, str(name)))
+                yield from leaves(child, state=state, defaults=defaults, key=(*key, str(name)))
     elif isinstance(value, (list, tuple)):
         yield key, _frozen(value)
     elif isinstance(value, (str, int, float, bool)):
@@ -135,9 +137,12 @@ def _canonical(leaf: Leaf) -> object:
 
 
 def identity_digest(value: object) -> str:
-    """SHA-256, in hexadecimal, of the canonical identity part: equal for equal environments on any machine."""
+    """SHA-256, in hexadecimal, of the canonical identity part: equal for equal environments on any machine.
+
+    Defaults are left out, so that a file keeps its id when later versions know more fields.
+    """
     digest = hashlib.sha256()
-    for key, leaf in sorted(leaves(value), key=lambda item: item[0]):
+    for key, leaf in sorted(leaves(value, defaults=False), key=lambda item: item[0]):
         row = json.dumps([key, _canonical(leaf)], ensure_ascii=True, separators=(",", ":"))
         digest.update(row.encode() + b"\n")
     return digest.hexdigest()
