@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List
 
-from probes import gpu, host, limits, packages, server, startup, topology, tree
+from probes import caches, gpu, host, limits, log, models, nccl, packages, server, startup, topology, tree
 from probes.reading import Json, is_unread
 from probes.secrets import Keeper
 
@@ -26,6 +26,10 @@ PROBES: Dict[str, Callable[[Context], Json]] = {
     "topology": topology.read,
     "host": host.read,
     "limits": limits.read,
+    "nccl": nccl.read,
+    "caches": caches.read,
+    "models": models.read,
+    "log": log.read,
 }
 
 

@@ -16,7 +16,7 @@ import os
 import re
 import stat as stat_module
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Pattern, Tuple
 
 from probes.interpreter import Interpreter, deduce
 from probes.reading import Json, read_bytes, read_text, unread
@@ -137,6 +137,22 @@ def _scan(site: str, leftovers: Dict[str, str]) -> Iterator[Found]:
             leftovers[path] = unread(error)["unread"]
         else:
             yield found
+
+
+def named(site: str, pattern: Pattern[str]) -> List[Found]:
+    """The distributions in one directory whose metadata directories match, without reading the others."""
+    found: List[Found] = []
+    try:
+        names = sorted(os.listdir(site))
+    except OSError:
+        return found
+    for directory in names:
+        if directory.endswith(".dist-info") and pattern.match(directory):
+            try:
+                found.append(_metadata(site, directory))
+            except (OSError, ValueError):
+                continue
+    return found
 
 
 def _metadata(site: str, directory: str) -> Found:

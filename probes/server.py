@@ -208,6 +208,8 @@ def read(context: Dict[str, Any]) -> Json:
     roles = _roles(server)
     raw = {key: _raw(process, role, rank) for key, (process, role, rank) in roles.items()}
     launcher = raw["launcher"]
+    ranks = [entry["variables"] for entry in raw.values() if entry["role"] == "rank"]
+    seen = [variables for variables in (*ranks, launcher["variables"], launcher["at_exec"]) if not is_unread(variables)]
     context["serving"] = {
         "pid": server.launcher.stat.pid,
         "engine": server.engine,
@@ -216,6 +218,8 @@ def read(context: Dict[str, Any]) -> Json:
         "cwd": launcher["cwd"],
         # The launcher's own start is what decided its import path; what it set later did not.
         "variables": launcher["at_exec"] if not is_unread(launcher["at_exec"]) else launcher["variables"],
+        # What the code that computes sees: a rank's, as they are now.
+        "in_rank": seen[0] if seen else {},
         "processes": {key: process.stat.pid for key, (process, _role, _rank) in roles.items()},
     }
     for entry in raw.values():  # a secret that one process names is replaced in all of them

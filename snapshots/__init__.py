@@ -4,9 +4,13 @@ Nothing here reads a host or compares anything: it only says what a snapshot is,
 """
 
 from snapshots.base import Key, Leaf, Part, Read, Section, State, Unread, identity_digest, leaves
+from snapshots.caches import Cache, Caches
 from snapshots.gpu import Gpu, GpuLink, GpuProcess, Gpus, KernelModule, NvLinks
 from snapshots.host import Cpu, Host
 from snapshots.limits import CgroupLevel, Limits
+from snapshots.log import Log, Running
+from snapshots.models import Model, ModelFile, Models
+from snapshots.nccl import NamedFile, Nccl, NcclFile
 from snapshots.packages import Distribution, Interpreter, Packages
 from snapshots.server import Library, Process, Server
 from snapshots.snapshot import SCHEMA, Measured, NotASnapshotError, Snapshot, load, parse, save
@@ -16,6 +20,8 @@ from snapshots.tree import LocalFile, Tree, Trees
 
 __all__ = [
     "SCHEMA",
+    "Cache",
+    "Caches",
     "CgroupLevel",
     "Cpu",
     "Distribution",
@@ -32,7 +38,14 @@ __all__ = [
     "Library",
     "Limits",
     "LocalFile",
+    "Log",
     "Measured",
+    "Model",
+    "ModelFile",
+    "Models",
+    "NamedFile",
+    "Nccl",
+    "NcclFile",
     "NotASnapshotError",
     "NumaNode",
     "NvLinks",
@@ -41,6 +54,7 @@ __all__ = [
     "PciDevice",
     "Process",
     "Read",
+    "Running",
     "Section",
     "Server",
     "Snapshot",

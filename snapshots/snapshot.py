@@ -15,9 +15,13 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from snapshots.base import Part, Section, State, identity_digest
+from snapshots.caches import Caches
 from snapshots.gpu import Gpus
 from snapshots.host import Host
 from snapshots.limits import Limits
+from snapshots.log import Log
+from snapshots.models import Models
+from snapshots.nccl import Nccl
 from snapshots.packages import Packages
 from snapshots.server import Server
 from snapshots.startup import Startup
@@ -62,6 +66,10 @@ class Snapshot(Part):
     topology: Topology = Topology()
     host: Host = Host()
     limits: Limits = Limits()
+    nccl: Nccl = Nccl()
+    caches: Caches = Caches()
+    models: Models = Models()
+    log: Log = Log()
 
     @property
     def id(self) -> str:

@@ -1,0 +1,158 @@
+"""Caches of compiled kernels and of measured choices: where a rank really has them, and what lies there.
+
+Where a cache is comes from the process's own variables (an engine sets them when it is imported), never from defaults
+alone. Compiled code comes and goes and is state; measured choices (autotune results, the peer-access table) steer the
+next start and are identity.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any, Dict, List, Optional, Tuple
+
+from probes.reading import Json, read_bytes, read_text, unread
+
+_MOST_FILES = 200_000
+_MOST_CHOICES = 500
+_LARGEST_CHOICE_BYTES = 4 << 20
+
+Variables = Dict[str, str]
+
+
+def read(context: Dict[str, Any]) -> Json:
+    """The caches section."""
+    serving = context.get("serving")
+    if not serving:
+        return {"status": "absent", "reason": "no server runs here"}
+    pid = serving["pid"]
+    try:
+        owner: Optional[int] = os.stat(f"/proc/{pid}").st_uid
+        mounts = mount_points(read_text(f"/proc/{pid}/mountinfo", 4 << 20))
+    except OSError:
+        owner, mounts = None, []
+    places = locations(serving["in_rank"], owner if owner is not None else os.getuid())
+    return {"caches": {name: _cache(path, owner, mounts) for name, path in places.items()}}
+
+
+def locations(variables: Variables, owner: int) -> Dict[str, str]:
+    """Cache -> directory, for a process with these variables that runs as `owner`."""
+    home = variables.get("HOME") or _home(owner)
+    user = variables.get("USER") or _user(owner)
+    sglang = variables.get("SGLANG_CACHE_DIR") or f"{home}/.cache/sglang"
+    flashinfer = variables.get("FLASHINFER_WORKSPACE_BASE") or home
+    found = {
+        "triton": variables.get("TRITON_CACHE_DIR") or f"{variables.get('TRITON_HOME') or home}/.triton/cache",
+        "inductor": variables.get("TORCHINDUCTOR_CACHE_DIR")
+        or f"{variables.get('TMPDIR') or '/tmp'}/torchinductor_{user}",
+        "cuda": variables.get("CUDA_CACHE_PATH") or f"{home}/.nv/ComputeCache",
+        "flashinfer": f"{flashinfer}/.cache/flashinfer",
+        "flashinfer cubins": variables.get("FLASHINFER_CUBIN_DIR") or f"{flashinfer}/.cache/flashinfer/cubins",
+        "deep_gemm": variables.get("DG_JIT_CACHE_DIR") or variables.get("SGLANG_DG_CACHE_DIR") or f"{home}/.deep_gemm",
+        "tilelang": variables.get("TILELANG_CACHE_DIR") or f"{home}/.tilelang/cache",
+        "sglang": sglang,
+        "sglang jit": variables.get("SGLANG_JIT_CACHE_DIR") or f"{sglang}/jit",
+        "cute aot": variables.get("SGLANG_CUTE_AOT_CACHE_DIR") or f"{sglang}/cute_aot",
+    }
+    return {name: os.path.normpath(path) for name, path in found.items()}
+
+
+def _home(owner: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(owner).pw_dir
+    except KeyError:
+        return "/root" if owner == 0 else "/"
+
+
+def _user(owner: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(owner).pw_name
+    except KeyError:
+        return str(owner)
+
+
+def _cache(path: str, owner: Optional[int], mounts: List[Tuple[str, str]]) -> Dict[str, Json]:
+    try:
+        about = os.stat(path)
+    except FileNotFoundError:
+        return {"path": path, "exists": False, "filesystem": file_system(path, mounts)}
+    except OSError as error:
+        return {"path": path, "exists": unread(error), "filesystem": file_system(path, mounts)}
+    files, size, newest, digest, choices, cut = _walk(path)
+    return {
+        "path": path,
+        "exists": True,
+        "writable": None if owner is None else _may_write(about, owner),
+        "filesystem": file_system(path, mounts),
+        "files": files,
+        "size_bytes": size,
+        "newest": newest,
+        "manifest": None if cut else digest,
+        "choices": choices,
+    }
+
+
+def _may_write(about: os.stat_result, owner: int) -> bool:
+    """Whether a user may write there, by the directory's own bits."""
+    if owner == 0:
+        return True
+    return bool(about.st_mode & (0o200 if about.st_uid == owner else 0o022))
+
+
+def _walk(root: str) -> Tuple[int, int, float, str, Dict[str, str], bool]:
+    rows: List[str] = []
+    choices: Dict[str, str] = {}
+    size, newest, count = 0, 0.0, 0
+    for place, directories, names in os.walk(root):
+        directories.sort()
+        for name in sorted(names):
+            path = os.path.join(place, name)
+            try:
+                about = os.lstat(path)
+            except OSError:
+                continue
+            count += 1
+            if count > _MOST_FILES:
+                return count, size, round(newest, 1), "", choices, True
+            size += about.st_size
+            newest = max(newest, about.st_mtime)
+            relative = os.path.relpath(path, root)
+            rows.append(f"{relative} {about.st_size}")
+            if _is_choice(relative) and len(choices) < _MOST_CHOICES and about.st_size <= _LARGEST_CHOICE_BYTES:
+                try:
+                    choices[relative] = hashlib.sha256(read_bytes(path, _LARGEST_CHOICE_BYTES)).hexdigest()
+                except OSError:
+                    continue
+    digest = hashlib.sha256("\n".join(rows).encode("utf-8", "surrogateescape")).hexdigest()
+    return count, size, round(newest, 1), digest, choices, False
+
+
+def _is_choice(path: str) -> bool:
+    """Whether a file holds a measured choice rather than compiled code."""
+    name = os.path.basename(path)
+    return name.endswith(".json") and (
+        "autotune" in path or "gpu_p2p_access_cache" in name or name.endswith(".autotune.json")
+    )
+
+
+def mount_points(text: str) -> List[Tuple[str, str]]:
+    """/proc/PID/mountinfo: mount point -> file system, the longest path first."""
+    found: List[Tuple[str, str]] = []
+    for line in text.splitlines():
+        left, mark, right = line.partition(" - ")
+        fields = left.split(" ")
+        if mark and len(fields) > 4:
+            found.append((fields[4].replace("\\040", " "), right.split(" ")[0]))
+    return sorted(found, key=lambda pair: -len(pair[0]))
+
+
+def file_system(path: str, mounts: List[Tuple[str, str]]) -> Optional[str]:
+    """The kind of file system that a path is on."""
+    for point, kind in mounts:
+        if path == point or path.startswith(point.rstrip("/") + "/"):
+            return kind
+    return None

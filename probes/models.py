@@ -1,0 +1,123 @@
+"""The models that are served: small files whole, weights by their headers, hub files by their blobs' names.
+
+Reading gigabytes of weights would disturb what is measured. A safetensors header says every tensor's type and shape,
+and a file that came from the hub is a link whose target's name is the digest of the contents.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import struct
+from typing import Any, Dict, Optional
+
+from probes.reading import Json, attempt, read_bytes, unread
+from probes.server import option
+
+_LARGEST_SMALL_BYTES = 32 << 20
+_LARGEST_HEADER_BYTES = 100 << 20
+_MOST_FILES = 2000
+_SMALL = re.compile(r"\.(json|jinja|txt|model|py|tiktoken|yaml)$")
+_FLAGS = {
+    "target": ("--model-path", "--model"),
+    "draft": ("--speculative-draft-model-path", "--speculative-draft-model"),
+    "token map": ("--speculative-token-map",),
+}
+
+
+def read(context: Dict[str, Any]) -> Json:
+    """The models section."""
+    serving = context.get("serving")
+    if not serving:
+        return {"status": "absent", "reason": "no server runs here"}
+    models: Dict[str, Json] = {}
+    for role, flags in _FLAGS.items():
+        named = next((value for flag in flags for value in [option(serving["argv"], flag)] if value), None)
+        if named:
+            models[role] = attempt(lambda named=named: _model(named, serving))  # type: ignore[misc]
+    return {"models": models}
+
+
+def _model(named: str, serving: Dict[str, Json]) -> Json:
+    cwd = serving["cwd"] if isinstance(serving["cwd"], str) else "/"
+    path = os.path.join(cwd, named)
+    revision = None
+    if not os.path.exists(path):
+        found = _from_hub(named, serving)
+        if found is None:
+            return unread(f"{named} is neither a path nor in the hub's cache")
+        path, revision = found, os.path.basename(found)
+    path = os.path.abspath(path)
+    if os.path.isfile(path):
+        return {"name": named, "path": path, "files": {os.path.basename(path): _file(path)}}
+    match = re.search(r"/snapshots/([0-9a-f]{40})(?:/|$)", os.path.realpath(path) + "/")
+    names = sorted(name for name in os.listdir(path) if os.path.isfile(os.path.join(path, name)))[:_MOST_FILES]
+    return {
+        "name": named,
+        "path": path,
+        "revision": match[1] if match else revision,
+        "files": {name: _file(os.path.join(path, name)) for name in names},
+    }
+
+
+def _from_hub(named: str, serving: Dict[str, Json]) -> Optional[str]:
+    """The snapshot directory of a hub name in the process's own cache."""
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", named):
+        return None
+    variables = serving["in_rank"]
+    home = variables.get("HF_HOME") or os.path.join(
+        variables.get("XDG_CACHE_HOME") or os.path.join(variables.get("HOME", "/root"), ".cache"), "huggingface"
+    )
+    hub = variables.get("HF_HUB_CACHE") or variables.get("HUGGINGFACE_HUB_CACHE") or os.path.join(home, "hub")
+    place = os.path.join(hub, "models--" + named.replace("/", "--"))
+    wanted = option(serving["argv"], "--revision") or "main"
+    with contextlib.suppress(OSError):  # a commit can be named itself
+        wanted = read_bytes(os.path.join(place, "refs", wanted), 4096).decode("ascii", "replace").strip()
+    snapshot = os.path.join(place, "snapshots", wanted)
+    return snapshot if os.path.isdir(snapshot) else None
+
+
+def _file(path: str) -> Json:
+    """One file: size, and the cheapest digest that tells its contents."""
+    try:
+        about = os.stat(path)
+    except OSError as error:
+        return unread(error)
+    found: Dict[str, Json] = {"size_bytes": about.st_size, "modified": round(about.st_mtime, 1)}
+    blob = _blob(path)
+    if blob:
+        found["blob"] = blob
+    if path.endswith(".safetensors"):
+        found["header"] = attempt(lambda: safetensors_header(path))
+    elif _SMALL.search(path) and about.st_size <= _LARGEST_SMALL_BYTES:
+        found["sha256"] = attempt(lambda: hashlib.sha256(read_bytes(path, _LARGEST_SMALL_BYTES)).hexdigest())
+    return found
+
+
+def _blob(path: str) -> Optional[str]:
+    """The name of the hub's blob that a file is a link to: SHA-256 of large files, git's object name of small ones."""
+    if not os.path.islink(path):
+        return None
+    name = os.path.basename(os.readlink(path))
+    return name if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", name) else None
+
+
+def safetensors_header(path: str) -> str:
+    """SHA-256 of the header: every tensor's name, type, shape and place.
+
+    Raises:
+        ValueError: it is no safetensors file.
+        OSError: it cannot be read.
+    """
+    head = read_bytes(path, 8)
+    if len(head) < 8:
+        raise ValueError("too short for a safetensors file")
+    (size,) = struct.unpack("<Q", head)
+    if size > _LARGEST_HEADER_BYTES:
+        raise ValueError("not a safetensors file: an implausible header")
+    blob = read_bytes(path, 8 + size)
+    if len(blob) < 8 + size:
+        raise ValueError("cut off within its header")
+    return hashlib.sha256(blob[8:]).hexdigest()

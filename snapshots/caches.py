@@ -1,0 +1,29 @@
+"""Caches of compiled kernels and measured choices, as a rank has them."""
+
+from __future__ import annotations
+
+from snapshots.base import Part, Read, Section, State
+
+
+class Cache(Part):
+    """One cache directory."""
+
+    path: str
+    exists: State[Read[bool]] = True
+    writable: bool | None = None
+    """By the directory's own permission bits, for the user that serves."""
+    filesystem: str | None = None
+    files: State[int] = 0
+    size_bytes: State[int] = 0
+    newest: State[float | None] = None
+    """Change time of the newest file, seconds since the epoch."""
+    manifest: State[str | None] = None
+    """SHA-256 over the names and sizes of the files: compiled code comes and goes."""
+    choices: dict[str, str] = {}
+    """Files of measured choices that steer the next start -> SHA-256."""
+
+
+class Caches(Section):
+    """Cache directories by what is cached."""
+
+    caches: dict[str, Cache] = {}

@@ -1,0 +1,35 @@
+"""The model, the draft model and the token map that are served."""
+
+from __future__ import annotations
+
+from snapshots.base import Part, Read, Section, State
+
+
+class ModelFile(Part):
+    """One file of a model, by the cheapest digest that tells its contents."""
+
+    size_bytes: int
+    modified: State[float | None] = None
+    blob: str | None = None
+    """The hub's name of the contents: SHA-256 of large files, git's object name of small ones."""
+    header: Read[str | None] = None
+    """SHA-256 of a safetensors header: every tensor's name, type, shape and place, not the weights."""
+    sha256: Read[str | None] = None
+    """Of the whole file, for small ones."""
+
+
+class Model(Part):
+    """One model."""
+
+    name: str
+    """As the command line has it."""
+    path: State[str] = ""
+    revision: str | None = None
+    """The hub's commit."""
+    files: dict[str, Read[ModelFile]] = {}
+
+
+class Models(Section):
+    """Models by role: `target`, `draft`, `token map`."""
+
+    models: dict[str, Read[Model]] = {}

@@ -1,0 +1,237 @@
+"""NCCL, caches, models and the log of a server."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probes import caches, log, models, nccl, server
+from snapshots import Caches, Log, Model, Models, Nccl, Unread, identity_digest
+
+Context = Callable[..., dict[str, Any]]
+
+
+def serving(context: Context, *argv: str, cwd: Path | str = "/", pid: int = 0, **variables: str) -> dict[str, Any]:
+    request = context()
+    request["serving"] = {
+        "pid": pid or os.getpid(), "argv": ["python3", "-m", "sglang.launch_server", *argv], "cwd": str(cwd),
+        "in_rank": variables, "variables": variables, "processes": {"rank 0": pid or os.getpid()},
+        "executable": sys.executable,
+    }  # fmt: skip
+    return request
+
+
+def test_a_file_acts_like_a_variable_and_no_file_overrides_one(context: Context, tmp_path: Path) -> None:
+    (tmp_path / ".nccl.conf").write_text("NCCL_PROTO=LL\nNCCL_ALGO=Tree\n# NCCL_DEBUG=INFO\n\n")
+    found = Nccl.model_validate(nccl.read(serving(context, HOME=str(tmp_path), NCCL_PROTO="Simple")))
+    assert found.settings == {"NCCL_ALGO": "Tree", "NCCL_PROTO": "Simple"}
+    assert found.origins == {"NCCL_ALGO": "user", "NCCL_PROTO": "variable"}
+    assert found.files["user"].path == str(tmp_path / ".nccl.conf")
+
+
+def test_the_user_s_file_is_stronger_than_the_system_s() -> None:
+    files = {"user": "NCCL_A=user\n", "system": "NCCL_A=system\nNCCL_B=system\n"}
+    assert nccl.effective({}, files) == (
+        {"NCCL_A": "user", "NCCL_B": "system"}, {"NCCL_A": "user", "NCCL_B": "system"},
+    )  # fmt: skip
+
+
+@given(st.text())
+def test_no_file_of_settings_breaks_the_reading(text: str) -> None:
+    settings, origins = nccl.effective({"NCCL_A": "1"}, {"user": text})
+    assert settings["NCCL_A"] == "1"
+    assert settings.keys() == origins.keys()
+
+
+def test_the_loaded_library_and_its_plugins_are_told_from_the_installed_one(
+    context: Context, tmp_path: Path, sleeper: Callable[..., subprocess.Popen[bytes]], environment: Path
+) -> None:
+    if shutil.which("gcc") is None:
+        pytest.skip("no C compiler on this machine: install gcc")
+    place = tmp_path / "venv"
+    shutil.copytree(environment, place, symlinks=True)
+    site = next(place.glob("lib/python3.*/site-packages"))
+    for name, requires in (
+        ("nvidia_nccl_cu12-2.28.9", ""),
+        ("torch-2.9.1", "Requires-Dist: nvidia-nccl-cu12 (==2.27.5)\n"),
+    ):
+        project, version = name.split("-")
+        (site / f"{name}.dist-info").mkdir()
+        (site / f"{name}.dist-info/METADATA").write_text(f"Name: {project}\nVersion: {version}\n{requires}\n")
+    source = tmp_path / "nccl.c"
+    source.write_text('const char version[] = "NCCL version 2.28.9+cuda13.0";\n')
+    for name in ("libnccl.so.2", "libnccl-net.so"):
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / name, source], check=True)
+    libraries = [str(tmp_path / "libnccl.so.2"), str(tmp_path / "libnccl-net.so")]
+    child = sleeper(f"import ctypes\nkeep = [ctypes.CDLL(path) for path in {libraries!r}]")
+    request = serving(context, pid=child.pid, HOME=str(tmp_path))
+    request["serving"]["argv"][0] = str(place / "bin/python")
+    found = Nccl.model_validate(nccl.read(request))
+    assert found.loaded == {"rank 0": {libraries[0]: "2.28.9+cuda13.0"}}
+    assert found.plugins == {"libnccl-net.so": ["rank 0"]}
+    assert found.installed == {"nvidia-nccl-cu12": "2.28.9"}
+    assert found.pinned == {"nvidia-nccl-cu12": "2.27.5"}
+
+
+def test_a_version_on_the_edge_of_a_chunk_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nccl, "_CHUNK", 64)
+    for offset in range(40, 70):
+        (tmp_path / "lib").write_bytes(b"x" * offset + b"NCCL version 2.27.5+cuda12.9\0" + b"y" * 100)
+        assert nccl.version_in(str(tmp_path / "lib")) == "2.27.5+cuda12.9"
+    (tmp_path / "lib").write_bytes(b"NCCL version of nothing" * 10)
+    assert nccl.version_in(str(tmp_path / "lib")) is None
+
+
+def test_caches_are_where_the_process_s_variables_say(tmp_path: Path) -> None:
+    plain = caches.locations({"HOME": "/home/u", "USER": "u"}, 0)
+    assert plain["triton"] == "/home/u/.triton/cache"
+    assert plain["inductor"] == "/tmp/torchinductor_u"
+    moved = caches.locations({"HOME": "/home/u", "SGLANG_CACHE_DIR": "/c", "TRITON_CACHE_DIR": "/c/triton"}, 0)
+    assert (moved["triton"], moved["sglang"], moved["sglang jit"]) == ("/c/triton", "/c", "/c/jit")
+
+
+def test_measured_choices_are_identity_and_compiled_code_is_state(context: Context, tmp_path: Path) -> None:
+    place = tmp_path / ".cache/sglang"
+    (place / "flashinfer/autotune").mkdir(parents=True)
+    request = serving(context, HOME=str(tmp_path))
+    digests = []
+    for path, text in (
+        ("kernel.so", "code"), ("other.so", "more code"), ("flashinfer/autotune/rank0.json", '{"tactic": 1}'),
+        ("gpu_p2p_access_cache_for_0,1.json", "{}"),
+    ):  # fmt: skip
+        (place / path).write_text(text)
+        found = Caches.model_validate(caches.read(request))
+        digests.append(identity_digest(found))
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
+    cache = found.caches["sglang"]
+    assert set(cache.choices) == {"flashinfer/autotune/rank0.json", "gpu_p2p_access_cache_for_0,1.json"}
+    assert (cache.files, cache.writable) == (4, True)
+    assert found.caches["triton"].exists is False
+
+
+def test_file_systems_are_told_by_the_longest_mount() -> None:
+    text = (
+        "21 1 0:5 / / rw - overlay overlay rw\n22 21 0:6 / /data rw shared:1 - nfs4 server:/x rw\n"
+        "23 22 0:7 / /data/a\\040b rw - tmpfs tmpfs rw\n"
+    )
+    mounts = caches.mount_points(text)
+    assert caches.file_system("/data/x", mounts) == "nfs4"
+    assert caches.file_system("/data/a b/c", mounts) == "tmpfs"
+    assert caches.file_system("/database", mounts) == "overlay"
+
+
+def safetensors(path: Path, names: list[str]) -> None:
+    header = json.dumps({name: {"dtype": "BF16", "shape": [1], "data_offsets": [0, 2]} for name in names}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + b"\0\0")
+
+
+def test_models_are_told_by_configuration_headers_and_blobs(context: Context, tmp_path: Path) -> None:
+    target, draft = tmp_path / "target", tmp_path / "draft"
+    for place in (target, draft):
+        place.mkdir()
+        (place / "config.json").write_text('{"max_position_embeddings": 2048}')
+        safetensors(place / "model.safetensors", [place.name])
+    request = serving(
+        context, "--model-path", "target", f"--speculative-draft-model-path={draft}", "--speculative-token-map",
+        "none.pt", cwd=tmp_path,
+    )  # fmt: skip
+    found = Models.model_validate(models.read(request)).models
+    one, other = found["target"], found["draft"]
+    assert isinstance(one, Model)
+    assert isinstance(other, Model)
+    assert isinstance(found["token map"], Unread)
+    first, second = one.files["model.safetensors"], other.files["model.safetensors"]
+    assert not isinstance(first, Unread)
+    assert not isinstance(second, Unread)
+    assert first.header != second.header
+    config = one.files["config.json"]
+    assert not isinstance(config, Unread)
+    assert config.sha256 == hashlib.sha256((target / "config.json").read_bytes()).hexdigest()
+
+
+def test_a_hub_name_is_found_in_the_process_s_own_cache(context: Context, tmp_path: Path) -> None:
+    commit, blob = "a" * 40, "b" * 64
+    place = tmp_path / "hub/models--org--name"
+    (place / "refs").mkdir(parents=True)
+    (place / "refs/main").write_text(commit)
+    (place / "blobs").mkdir()
+    safetensors(place / "blobs" / blob, ["w"])
+    (place / "snapshots" / commit).mkdir(parents=True)
+    (place / "snapshots" / commit / "model.safetensors").symlink_to(f"../../blobs/{blob}")
+    request = serving(context, "--model-path", "org/name", HF_HUB_CACHE=str(tmp_path / "hub"))
+    model = Models.model_validate(models.read(request)).models["target"]
+    assert isinstance(model, Model)
+    assert model.revision == commit
+    file = model.files["model.safetensors"]
+    assert not isinstance(file, Unread)
+    assert file.blob == blob
+
+
+@pytest.mark.parametrize("contents", [b"", b"\xff" * 8, struct.pack("<Q", 100) + b"short"])
+def test_what_is_no_safetensors_file_is_a_reason(tmp_path: Path, contents: bytes) -> None:
+    (tmp_path / "model.safetensors").write_bytes(contents)
+    found = models._file(str(tmp_path / "model.safetensors"))
+    assert "safetensors" in found["header"]["unread"] or "cut off" in found["header"]["unread"]
+
+
+LOG = """\
+\x1b[1;33mwarning\x1b[0m
+[2031-01-01 00:00:00] Attention backend not specified. Use fa3 backend by default.
+[2031-01-01 00:00:01 TP0] sglang is using nccl==2.28.9
+[2031-01-01 00:00:01 TP0] Custom allreduce is disabled because your platform lacks GPU P2P capability.
+[2031-01-01 00:00:02 TP0] Capture target verify CUDA graph begin. backend=full, bs=[1, 2], avail mem=97.49 GB
+[2031-01-01 00:00:03 TP0] Decode batch, #running-req: 1, accept len: 2.00, cuda graph: False, throughput (token/s): 12.33
+[2031-01-01 00:00:04 TP0] Decode batch, #running-req: 1, accept len: 2.10, cuda graph: True, throughput (token/s): 94.00
+"""
+
+
+def test_the_log_tells_what_the_server_decided() -> None:
+    facts, running = log.parse(LOG, "")
+    assert facts["attention backend"] == ["fa3"]
+    assert facts["nccl"] == ["2.28.9"]
+    assert facts["custom all-reduce"] == [
+        "Custom allreduce is disabled because your platform lacks GPU P2P capability."
+    ]
+    assert facts["verify graph"] == ["backend=full, bs=[1, 2]"]
+    assert running == {"accept_length": 2.1, "graph": True, "tokens_per_second": 94.0}
+
+
+def test_the_log_is_found_behind_the_server_s_output(context: Context, tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    path.write_text(LOG)
+    with path.open("a") as stream:
+        child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=stream, stderr=stream)
+    try:
+        found = Log.model_validate(log.read(serving(context, pid=child.pid)))
+    finally:
+        child.kill()
+        child.communicate()
+    assert found.path == str(path)
+    assert found.running.graph is True
+    assert "\x1b" not in repr(found)
+
+
+def test_without_a_server_these_sections_are_absent(context: Context) -> None:
+    for probe in (nccl, caches, models, log):
+        assert probe.read(context())["status"] == "absent"
+
+
+def test_a_live_server_s_rank_decides_for_all_of_them(running: Any, context: Context) -> None:  # noqa: ANN401
+    request = context(pid=running.pid)
+    server.read(request)
+    found = Nccl.model_validate(nccl.read(request))
+    assert found.settings["NCCL_CUMEM_ENABLE"] == "0"  # set by the launcher after its start, so only ranks show it
+    assert found.settings["NCCL_PROTO"] == "Simple"
