@@ -106,7 +106,7 @@ def build(
     speeds, break_even = speeds_of(scene, old)
     suspects = suspects_of(scene)
     lines = comparison.lines()
-    culprits = outcome.culprits
+    culprits = scene.culprits
     gap = outcome.gap_ms
     return Report(
         kind=outcome.kind,
@@ -246,7 +246,7 @@ def speeds_of(scene: Scene, old: Snapshot) -> tuple[tuple[Speed, ...], BreakEven
 
 
 def command_of(line: CaseLine) -> str:
-    """The parts of a cycle on both sides; empty where nothing was timed."""
+    """The command that does it again."""
     words = ["fingerprint", "bisect", "old.json", "new.json", "--target", line.target, "--seed", str(line.seed)]
     for option, value in (
         ("--then-old", line.then_old_ms),
@@ -259,7 +259,7 @@ def command_of(line: CaseLine) -> str:
 
 
 def method_of(scene: Scene, old: Snapshot, new: Snapshot, end: EndLine | None) -> tuple[Fact, ...]:
-    """The command that does it again."""
+    """What a doubter asks: how it was measured, decided and switched, by which versions."""
     line, outcome = scene.line, scene.outcome
     isolation = sorted({launch.isolation for launch in scene.launches if launch.isolation})
     orders = [launch.arm for launch in scene.measured if launch.arm != "mixed"]
@@ -296,7 +296,6 @@ def method_of(scene: Scene, old: Snapshot, new: Snapshot, end: EndLine | None) -
 
 
 def _host_words(outcome: Outcome, end: EndLine | None) -> str:
-    """What a doubter asks: how it was measured, decided and switched, by which versions."""
     before, after = outcome.host_before, outcome.host_after
     if end is None or before is None or after is None:
         return "not read again: the bisect did not come to its end"

@@ -125,11 +125,12 @@ def steps_of(scene: Scene, suspects: Sequence[Suspect]) -> tuple[Step, ...]:
     if scene.measured:
         steps.append(_step_same_work(scene))
     outcome = scene.outcome
-    for culprit in outcome.culprits:
+    for culprit in scene.culprits:
         name = listing((title_of(factor) for factor in sorted(culprit.factors)), 4)
+        it = "its share" if outcome.structure in {"adds", "masked"} else "it"
         for evidence, question in (
-            (culprit.sufficient, f"Does {name} cause it, alone on the old side?"),
-            (culprit.necessary, f"Is it gone with {name} alone reverted on the new side?"),
+            (culprit.sufficient, f"Does {name} cause {it}, alone on the old side?"),
+            (culprit.necessary, f"Is {it} gone with {name} alone reverted on the new side?"),
         ):
             if evidence is None:
                 steps.append(Step(question=question, finding="That could not be launched.", settled=False))
@@ -137,8 +138,7 @@ def steps_of(scene: Scene, suspects: Sequence[Suspect]) -> tuple[Step, ...]:
                 steps.append(
                     Step(
                         question=question,
-                        finding=f"Yes: {ms(evidence.measured_ms, scene.decimals)}, where "
-                        f"{ms(evidence.other_ms, scene.decimals)} would mean no.",
+                        finding=_confirmed(scene, evidence),
                         launches=_launches_at(scene, evidence),
                     )
                 )
@@ -163,8 +163,13 @@ def steps_of(scene: Scene, suspects: Sequence[Suspect]) -> tuple[Step, ...]:
     return tuple(steps)
 
 
+def _confirmed(scene: Scene, evidence: Evidence) -> str:
+    measured, other = ms(evidence.measured_ms, scene.decimals), ms(evidence.other_ms, scene.decimals)
+    yes = abs(evidence.measured_ms - evidence.expected_ms) < abs(evidence.measured_ms - evidence.other_ms)
+    return f"{'Yes' if yes else 'Not clearly'}: {measured}, where {other} would mean no."
+
+
 def _step_today(scene: Scene) -> Step:
-    """The chain of questions, each with its finding and the launches that show it."""
     outcome = scene.outcome
     ends = tuple(launch.number for launch in scene.measured if launch.arm != "mixed")
     question = "Is the gap there today?"
@@ -174,7 +179,8 @@ def _step_today(scene: Scene) -> Step:
         return Step(question=question, finding="No pair of launches was measured.", launches=ends, settled=False)
     levels = f"everything old takes {scene.ms(outcome.old_ms)}, everything new {scene.ms(outcome.new_ms)}"
     if outcome.kind in {"phantom", "healed"}:
-        return Step(question=question, finding=f"No: {levels}.", launches=ends)
+        seen = f"everything old takes {scene.seen('old')}, everything new {scene.seen('new')}"
+        return Step(question=question, finding=f"No: {seen}.", launches=ends)
     if outcome.kind == "unstable" or (outcome.evidence is not None and outcome.evidence < 20):
         return Step(question=question, finding=f"Not settled: {levels}.", launches=ends, settled=False)
     return Step(question=question, finding=f"Yes: {levels}.", launches=ends)

@@ -264,7 +264,7 @@ def _waterfall(report: Report) -> Picture | None:
         ends = sorted((start + share.part_ms[0], start + share.part_ms[2]))
         rows.append((share.title, start, stop, (ends[0], ends[1]), "part", percent_interval(share.share)))
         at = stop
-    if report.remainder_ms is not None and not parallel:
+    if report.remainder_ms is not None and report.remainder_ms[0] < report.remainder_ms[2] and not parallel:
         low, mid, high = report.remainder_ms
         whole = gap[1] or 1.0
         rows.append(("not explained", at, at + mid, (at + low, at + high), "rest", percent(mid / whole)))

@@ -12,10 +12,7 @@ from fingerprint.report.model import (
     Check,
     Launch,
 )
-from fingerprint.report.words import (
-    listing,
-    ms_interval,
-)
+from fingerprint.report.words import count, listing, ms, ms_interval
 
 if TYPE_CHECKING:
     from fingerprint.bisect.journal import CaseLine, FactorLine, TrialLine
@@ -38,6 +35,7 @@ class Scene:
         self.measured = [launch for launch in launches if launch.value_ms is not None and launch.status == "measured"]
         self.metric = outcome.metric or "verify_ms"
         self.what = self.metric.removesuffix("_ms")
+        self.culprits = sorted(outcome.culprits, key=lambda culprit: -culprit.share[1])
 
     def arm(self, arm: Arm) -> list[Launch]:
         """Measured launches of one arm."""
@@ -60,6 +58,14 @@ class Scene:
     def ms(self, interval: Interval, *, sign: bool = False) -> str:
         """An interval in ms."""
         return ms_interval(interval, self.decimals, sign=sign)
+
+    def seen(self, arm: Arm) -> str:
+        """What the launches of one arm measured: `12.21 ms (2 launches, 12.18 to 12.24)`."""
+        values = [launch.value_ms for launch in self.arm(arm) if launch.value_ms is not None]
+        if not values:
+            return "nothing"
+        span = "" if len(values) == 1 else f", {min(values):.{self.decimals}f} to {max(values):.{self.decimals}f}"
+        return f"{ms(sum(values) / len(values), self.decimals)} ({count(len(values), 'launch')}{span})"
 
     def position(self, launch: Launch) -> float | None:
         """Where a launch lies between the old level (0) and the new one (1)."""
@@ -143,7 +149,6 @@ def launch_of(trial: TrialLine, began: datetime, line: CaseLine) -> Launch:
 
 
 def _setting(moved: set[str], factors: set[str]) -> str:
-    """One line of the journal as the reader sees it."""
     if not factors:
         return "as it is now"
     if not moved:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fingerprint.case import NEVER_SEEN
 from fingerprint.report.model import (
     BreakEven,
     Fact,
@@ -42,14 +43,15 @@ def question(scene: Scene, old: Snapshot, new: Snapshot) -> str:
 
 
 def answer(scene: Scene) -> str:
-    """What was asked, with the figures of the past where they are known."""
+    """The verdict in one sentence, with its number and interval."""
     outcome = scene.outcome
     if not scene.finished:
         found = f"{count(len(scene.launches), 'launch')} so far"
         return f"No verdict yet: {found}{_likeliest(outcome.posterior)}."
     match outcome.kind:
         case "attributed" | "several" | "interaction":
-            return _blame(scene)
+            words = _blame(scene)
+            return words[:1].upper() + words[1:] if words.startswith("the ") else words
         case "phantom":
             return _phantom(scene)
         case "healed":
@@ -70,7 +72,6 @@ def answer(scene: Scene) -> str:
 
 
 def _likeliest(posterior: Sequence[Suspicion]) -> str:
-    """The verdict in one sentence, with its number and interval."""
     best = _best(posterior)
     if best is None:
         return ""
@@ -85,7 +86,7 @@ def _blame(scene: Scene) -> str:
     outcome, gap = scene.outcome, scene.outcome.gap_ms
     of_gap = f"of {scene.ms(gap, sign=True)} {scene.what}" if gap else "of the gap"
     plain_gap = f"of {ms(gap[1], scene.decimals, sign=True)} {scene.what}" if gap else "of the gap"
-    first = outcome.culprits[0]
+    first = scene.culprits[0]
     match outcome.structure:
         case "and":
             return (
@@ -93,11 +94,11 @@ def _blame(scene: Scene) -> str:
                 "reverting either removes it."
             )
         case "or":
-            names = " and ".join(scene.name(one) for one in outcome.culprits)
+            names = " and ".join(scene.name(one) for one in scene.culprits)
             return f"{names} each cause {of_gap.removeprefix('of ')} on their own; both must be reverted."
         case "adds" | "masked":
-            parts = listing(f"{scene.name(one)} explains {percent_interval(one.share)}" for one in outcome.culprits)
-            hides = any(one.share[1] < 0 for one in outcome.culprits)
+            parts = listing(f"{scene.name(one)} explains {percent_interval(one.share)}" for one in scene.culprits)
+            hides = any(one.share[1] < 0 for one in scene.culprits)
             return f"{parts} {plain_gap}{'; a negative share hides part of the other' if hides else ''}."
         case _:
             proof = _proof_words(first)
@@ -138,6 +139,8 @@ def more(scene: Scene, speeds: Sequence[Speed], even: BreakEven | None) -> tuple
         low, _, high = outcome.remainder_ms
         if low > 0 or high < 0:
             lines.append(f"{scene.ms(outcome.remainder_ms, sign=True)} of the gap is not explained by it.")
+    if scene.finished and outcome.kind == "phantom" and outcome.unseen:
+        lines.append(f"What neither snapshot could see may have: {'; '.join(outcome.unseen[-len(NEVER_SEEN) :][:2])}.")
     if outcome.kind in {"phantom", "healed"} and speeds:
         now = speeds[-1]
         lines.append(
@@ -145,22 +148,27 @@ def more(scene: Scene, speeds: Sequence[Speed], even: BreakEven | None) -> tuple
             f"{now.accept_length:.2f} and {number(now.cycle_ms)} ms a cycle."
         )
     if even is not None and outcome.kind != "healed":
+        where = "here" if outcome.kind == "phantom" else "with everything new"
         lines.append(
             f"It would take an accept length of {even.accept_length:.2f} to have "
-            f"{number(even.wanted_tokens_per_second)} tok/s on the slow side."
+            f"{number(even.wanted_tokens_per_second)} tok/s {where}."
         )
     return tuple(lines)
 
 
 def advice(scene: Scene, suspects: Sequence[Suspect]) -> tuple[str, ...]:
-    """What follows from the answer: the part not explained, and what the speed is."""
+    """What to do now, beside the lines to type."""
     outcome = scene.outcome
     record = "Record this host as it is now, so that the next comparison starts from a figure that was measured."
     if not scene.finished:
         return ("Continue it with `fingerprint bisect --resume` and the same arguments.",)
     match outcome.kind:
         case "attributed" | "several":
-            either = "All of these lines are needed." if len(outcome.revert) > 1 else ""
+            either = ""
+            if outcome.structure == "or":
+                either = "All of these lines are needed: one alone changes nothing."
+            elif len(outcome.revert) > 1:
+                either = "Each of these lines takes its own share away."
             return tuple(filter(None, [either, "Then restart the server, capture and measure it again."]))
         case "interaction":
             return ("Either of these lines is enough.", "Then restart the server, capture and measure it again.")
@@ -197,7 +205,7 @@ def advice(scene: Scene, suspects: Sequence[Suspect]) -> tuple[str, ...]:
 
 
 def confidence(scene: Scene) -> str:
-    """What to do now, beside the lines to type."""
+    """How sure the answer is, in words and as a probability."""
     outcome = scene.outcome
     held = {one.structure: one.probability for one in outcome.posterior if not one.factors}
     if not scene.finished:
@@ -234,7 +242,7 @@ def confidence(scene: Scene) -> str:
 
 
 def cost(scene: Scene, trials: Sequence[TrialLine], end: EndLine | None) -> str:
-    """How sure the answer is, in words and as a probability."""
+    """Launches and time."""
     if not trials:
         return "no launch"
     last = trials[-1]
@@ -250,7 +258,7 @@ def cost(scene: Scene, trials: Sequence[TrialLine], end: EndLine | None) -> str:
 
 
 def figures(scene: Scene, speeds: Sequence[Speed], old: Snapshot, new: Snapshot) -> tuple[Fact, ...]:
-    """Launches and time."""
+    """The levels of then and of today, the scatter, and the speeds."""
     outcome = scene.outcome
     facts: list[Fact] = []
 
@@ -264,11 +272,14 @@ def figures(scene: Scene, speeds: Sequence[Speed], old: Snapshot, new: Snapshot)
             if taken is not None and taken.value == then and taken.tokens_per_second is not None:
                 rest = f", {number(taken.tokens_per_second)} tok/s"
             add(f"{side} side, in the past", f"{ms(then)}{rest}")
-    if outcome.old_ms is not None and scene.factors:
+    pooled = outcome.kind in {"phantom", "healed"}
+    if pooled and outcome.old_ms is not None:
+        add("today, old and new alike", scene.ms(outcome.old_ms))
+    elif outcome.old_ms is not None and scene.factors:
         add("everything old, today", scene.ms(outcome.old_ms))
-    if outcome.new_ms is not None:
+    if not pooled and outcome.new_ms is not None:
         add("everything new, today", scene.ms(outcome.new_ms))
-    if outcome.gap_ms is not None and outcome.kind not in {"phantom", "healed"} and scene.factors:
+    if outcome.gap_ms is not None and not pooled and scene.factors:
         add("gap today", scene.ms(outcome.gap_ms, sign=True))
     if outcome.sigma_ms is not None:
         add("scatter of launches", scene.ms(outcome.sigma_ms))

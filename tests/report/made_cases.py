@@ -56,7 +56,7 @@ def snapshot(
 
     def process(role: str, rank: int | None = None) -> Process:
         return Process(
-            role=cast("Any", role.split()[0]),
+            role=cast("Any", role.partition(" ")[0]),
             rank=rank,
             pid=100 + (rank or 0),
             parent=1,
@@ -139,7 +139,10 @@ class SimulatedHost:
     clock: datetime = NOW
     target: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(name="gpu-17"))
 
-    def call(self, name: str, args: dict[str, Any], on_event: Callable[[str, Any], None] = lambda _e, _v: None) -> Any:
+    def call(
+        self, name: str, args: dict[str, Any], on_event: Callable[[str, Any], None] = lambda _e, _v: None
+    ) -> dict[str, Any]:
+        """One question to the host."""
         if name == "capture":
             for section, value in self.live.sections().items():
                 if section in args["sections"]:
@@ -197,11 +200,13 @@ class _Watcher:
         pass
 
 
-def run(folder: Path, old: Snapshot, host: SimulatedHost, **options: Any) -> tuple[Case, Outcome]:
+def run(
+    folder: Path, old: Snapshot, host: SimulatedHost, *, seed: int = 0, launches: int | None = None
+) -> tuple[Case, Outcome]:
     """Bisect between an old snapshot and the host's live one; the case is in `folder`."""
     path = folder.parent / "old.json"
     save(old, path)
-    chosen = Options(folder=folder, now=lambda: host.clock, **options)
+    chosen = Options(folder=folder, now=lambda: host.clock, seed=seed, launches=launches)
     return bisect(cast("HostProgram", host), old, host.live, path, chosen, _Watcher(host))
 
 
