@@ -244,3 +244,30 @@ def _parallelism_makes_processes(scene: Scene) -> Iterator[tuple[Key, Key]]:
             for key in scene.differences:
                 if key[:2] == ("server", "processes") and len(key) == 3:
                     yield key, origin
+
+
+_BRINGS: tuple[tuple[str, str], ...] = (
+    (r"gpu/(nvml|cuda|kernel_module/.*)", r"gpu/driver"),
+    (r"gpu/gpus/.*/gsp_firmware", r"gpu/driver"),
+    (r"server/libraries/(libcuda|libnvidia-).*", r"gpu/driver"),
+    (r"gpu/gpus/.*/power_enforced_w", r"gpu/gpus/.*/power_limit_w"),
+    (r"gpu/gpus/.*/pcie_width", r"topology/devices/.*/width"),
+    (r"host/kernel_build", r"host/kernel"),
+    (r"host/cpu/(isolated|nohz_full|mitigations/.*)", r"host/command_line"),
+    (r"topology/devices/.*/iommu", r"host/command_line"),
+    (r"limits/cpus", r"limits/cgroup_levels/.*/cpu.*"),
+    (r"limits/memory_bytes", r"limits/cgroup_levels/.*/memory.*"),
+)
+"""Consequence and cause, as patterns of names."""
+
+
+@_rule
+def _what_one_setting_brings(scene: Scene) -> Iterator[tuple[Key, Key]]:
+    """Readings that are made of another one."""
+    names = {item.name: key for key, item in scene.differences.items()}
+    for effects, origins in _BRINGS:
+        causes = [key for name, key in names.items() if re.fullmatch(origins, name)]
+        if causes:
+            for name, key in names.items():
+                if re.fullmatch(effects, name):
+                    yield key, causes[0]

@@ -462,6 +462,8 @@ def _what_a_process_property_does(difference: Difference, scene: Scene) -> Itera
 
 @_about("elsewhere")
 def _what_a_host_property_does(difference: Difference, scene: Scene) -> Iterator[Reason]:
+    if difference.note == "the same under another name":
+        yield Reason("it agrees in everything that was read", -2.0, HERE)
     yield from _known(knowledge.ELSEWHERE, difference.name, scene)
 
 

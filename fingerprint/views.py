@@ -69,7 +69,18 @@ def general(pair: Pair, changes: Iterable[Change]) -> Iterator[Difference]:
         else:
             shape = _shape(pair, change.key)
             alike.setdefault((shape, repr(change.old), repr(change.new)), []).append(change)
-    for root, members in entries.items():
+    for root, members, twin in _renamed(entries):
+        if twin is not None:
+            yield Difference(
+                key=root,
+                verdict="changed",
+                old=root[-1],
+                new=twin[-1],
+                title=" ".join(root[-2:]),
+                note="the same under another name",
+                changes=tuple(members),
+            )
+            continue
         gone = members[0].new is None
         value = _entry_value(members)
         yield Difference(
@@ -82,6 +93,33 @@ def general(pair: Pair, changes: Iterable[Change]) -> Iterator[Difference]:
         )
     for members in alike.values():
         yield _alike(pair, members)
+
+
+def _renamed(entries: Mapping[Key, list[Change]]) -> Iterator[tuple[Key, list[Change], Key | None]]:
+    """Entries that one side lacks; one that the other side has under another name comes once, with that name.
+
+    A GPU in another slot is the same GPU: the two entries agree in every identity value.
+    """
+    gone: dict[object, list[Key]] = {}
+    for root, members in entries.items():
+        if members[0].new is None:
+            gone.setdefault(_contents(root, members), []).append(root)
+    pairs: dict[Key, Key] = {}
+    for root, members in entries.items():
+        if members[0].new is not None:
+            same = gone.get(_contents(root, members))
+            if same:
+                pairs[same.pop(0)] = root
+    for root, members in entries.items():
+        if root in pairs:
+            yield root, [*members, *entries[pairs[root]]], pairs[root]
+        elif root not in pairs.values():
+            yield root, members, None
+
+
+def _contents(root: Key, members: list[Change]) -> object:
+    values = ((change.key[len(root) :], repr(change.new if change.old is None else change.old)) for change in members)
+    return root[:-1], tuple(values)
 
 
 def _alike(pair: Pair, members: list[Change]) -> Difference:
@@ -138,7 +176,7 @@ def _title(pair: Pair, key: Key) -> str:
     return " ".join(fields[-2:] if len(fields) > 2 else fields[1:] or fields)
 
 
-CPU_LISTS = re.compile(r"affinity|cpus|cpuset|cpulist|cpu_list|mems|isolated|nohz")
+CPU_LISTS = re.compile(r"affinity|cpus|cpuset|mems|isolated|nohz|online")
 
 
 def _equivalent(change: Change) -> bool:
@@ -625,3 +663,19 @@ def _sides(pair: Pair, model: type[S]) -> tuple[S, S]:
     if not isinstance(pair.old, model) or not isinstance(pair.new, model):
         raise TypeError(f"section {pair.name} is not a {model.__name__}")
     return pair.old, pair.new
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# host
+
+
+@_shows("host")
+def _host(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
+    for difference in general(pair, changes):
+        if difference.key == ("host", "command_line"):
+            before, after = (str(side or "").split() for side in (difference.old, difference.new))
+            words = [f"old only {word}" for word in before if word not in after]
+            words += [f"new only {word}" for word in after if word not in before]
+            yield replace(difference, title="kernel command line", details=tuple(words))
+        else:
+            yield difference
