@@ -31,7 +31,7 @@ class ModelRunner:
         config, weights = load(args.model_path)
         self.target = LlamaForCausalLM(config, weights, backend, comm, args.context_length)
         self.draft: LlamaForCausalLMEagle3 | None = None
-        if args.speculative_algorithm:
+        if args.speculative_algorithm == "EAGLE3":
             draft_config, weights = load(args.speculative_draft_model_path)
             self.draft = LlamaForCausalLMEagle3(
                 draft_config, weights, self.target.embed_tokens, backend, comm, args.context_length

@@ -29,7 +29,7 @@ class ServerArgs:
         "--attention-backend", default="fused", choices=("fused", "native"), help="who computes attention"
     )
     speculative_algorithm: str = _flag(
-        "--speculative-algorithm", default="", choices=("EAGLE3",), help="how to draft; absent: plain decoding"
+        "--speculative-algorithm", default="NONE", choices=("NONE", "EAGLE3"), help="how to draft, if at all"
     )
     speculative_draft_model_path: str = _flag(
         "--speculative-draft-model-path", "--speculative-draft-model", default="", help="folder of the draft model"
@@ -59,7 +59,7 @@ class ServerArgs:
         if not self.model_path:
             parser.error("--model-path is missing: name the folder of the target model")
         self.served_model_name = self.served_model_name or self.model_path
-        if self.speculative_algorithm:
+        if self.speculative_algorithm == "EAGLE3":
             if not self.speculative_draft_model_path:
                 parser.error("--speculative-algorithm EAGLE3 needs --speculative-draft-model-path")
             if self.speculative_num_steps < 1:
@@ -68,6 +68,8 @@ class ServerArgs:
             if self.speculative_num_draft_tokens not in (0, wanted):
                 parser.error(f"with topk 1, --speculative-num-draft-tokens is num-steps + 1 = {wanted}")
             self.speculative_num_draft_tokens = wanted
+        else:
+            self.speculative_num_draft_tokens = 0
 
 
 def parse(argv: list[str] | None = None) -> ServerArgs:
