@@ -21,8 +21,8 @@ from fingerprint.causes import ENGINES, mapped_paths, meets, requirement_of
 from fingerprint.factors.variables import is_inert
 from fingerprint.knowledge import first
 from fingerprint.misspelling import misspelling_of
-from fingerprint.views import version
-from snapshots import Process, Snapshot
+from fingerprint.views import cpu_list, version
+from snapshots import Gpu, Process, Snapshot
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,11 @@ class Rule:
 Look: TypeAlias = Callable[[Snapshot], Iterator[tuple[str, str]]]
 
 RULES: dict[str, Rule] = {}
+
+BUSY_PERCENT = 20
+"""A GPU that works this much has its link at full speed where it can."""
+SMALL_SHARED_MEMORY_BYTES = 64 * 2**20
+"""What container engines give by default."""
 
 
 def _rule(code: str, name: str, *, source: str, advice: str) -> Callable[[Look], Look]:
@@ -451,6 +456,222 @@ def _custom_all_reduce_off(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     if ranks > 1 and _argument(snapshot, "disable_custom_all_reduce") is True:
         text = f"Custom all-reduce is disabled, and there are {ranks} ranks."
         yield "server/arguments/disable_custom_all_reduce", text
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The host and its devices: FP401 and following
+
+
+def _gpus(snapshot: Snapshot) -> Iterator[tuple[str, Gpu]]:
+    """GPUs that could be read, by PCI address."""
+    for address, gpu in snapshot.gpu.gpus.items():
+        if isinstance(gpu, Gpu):
+            yield address, gpu
+
+
+def _number(reading: object) -> float | None:
+    return float(reading) if isinstance(reading, (int, float)) and not isinstance(reading, bool) else None
+
+
+@_rule(
+    "FP401",
+    "a PCI link narrower than it could be",
+    source="club-3090#873",
+    advice="reseat the card or its riser, or look for lanes that the slot shares",
+)
+def _narrow_link(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    for address, gpu in _gpus(snapshot):
+        width, most = _number(gpu.pcie_width), _number(gpu.pcie_width_max)
+        if width and most and width < most:
+            yield f"gpu/gpus/{address}/pcie_width", f"The link of GPU {address} has {width:.0f} of {most:.0f} lanes."
+
+
+@_rule(
+    "FP402",
+    "a PCI link at a lower generation while the GPU works",
+    source="club-3090#873, PowerInfer#237",
+    advice="an idle link slows down on purpose, a busy one should not: look at the slot, the riser and the firmware",
+)
+def _slow_link(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    for address, gpu in _gpus(snapshot):
+        now, most = _number(gpu.pcie_generation_now), _number(gpu.pcie_generation_max)
+        busy = (_number(gpu.utilization) or 0) >= BUSY_PERCENT
+        if busy and now and most and now < most:
+            pace = f"generation {now:.0f} of {most:.0f}, with the GPU {gpu.utilization} % busy"
+            text = f"The link of GPU {address} runs at {pace}."
+            yield f"gpu/gpus/{address}/pcie_generation_now", text
+
+
+@_rule(
+    "FP403",
+    "a bridge slower than the card below it",
+    source="rtx6kpro#25",
+    advice="move the card to a slot whose whole way to the processor is as fast as itself",
+)
+def _slow_bridge(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    topology = snapshot.topology
+    for address, device in topology.devices.items():
+        if device.kind != "gpu":
+            continue
+        limit = topology.limit(address)
+        own = topology.model_copy(update={"devices": {address: device.model_copy(update={"above": []})}}).limit(address)
+        if limit is not None and own is not None and limit.gigabytes_per_s < own.gigabytes_per_s:
+            text = (
+                f"GPU {address} could take {own.gigabytes_per_s} GB/s; the link of {limit.at} above it carries"
+                f" {limit.gigabytes_per_s} GB/s."
+            )
+            yield f"topology/devices/{limit.at}", text
+
+
+@_rule(
+    "FP404",
+    "a power limit below the board's default",
+    source="club-3090#58, llm-rig#100",
+    advice="`nvidia-smi -pl` sets it back; what is enforced can be lower than what was asked for",
+)
+def _power_limit(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    for address, gpu in _gpus(snapshot):
+        usual = _number(gpu.power_default_w)
+        for field, words in (("power_enforced_w", "enforces"), ("power_limit_w", "is limited to")):
+            limit = _number(getattr(gpu, field))
+            if usual and limit is not None and limit < usual - 0.5:
+                yield f"gpu/gpus/{address}/{field}", f"GPU {address} {words} {limit:g} W; its default is {usual:g} W."
+                break
+
+
+@_rule(
+    "FP405",
+    "clocks held down at the time of the snapshot",
+    source="flashinfer#2899, ninfer-3090#72",
+    advice="look at power, cooling and the power supply; measure again once the reason is gone",
+)
+def _held_clocks(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    for address, gpu in _gpus(snapshot):
+        reasons = gpu.event_reasons if isinstance(gpu.event_reasons, list) else []
+        holding = [reason for reason in reasons if re.search(r"thermal|brake|slowdown|power_cap", reason)]
+        if holding:
+            yield f"gpu/gpus/{address}/event_reasons", f"GPU {address} holds its clocks down: {', '.join(holding)}."
+
+
+@_rule(
+    "FP406",
+    "another program on a GPU of the server",
+    source="no single incident",
+    advice="measure without it",
+)
+def _neighbours(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    for address, gpu in _gpus(snapshot):
+        others = [one for one in gpu.processes if one.foreign] if isinstance(gpu.processes, list) else []
+        if others:
+            shown = ", ".join(f"{one.name or 'an unseen process'} ({one.pid})" for one in others[:3])
+            yield f"gpu/gpus/{address}/processes", f"GPU {address} is also used by {shown}."
+
+
+@_rule(
+    "FP407",
+    "GPU traffic sent through the root complex",
+    source="nccl#949, nccl#2079",
+    advice="switch ACS redirection off on the bridges, where isolation does not need it",
+)
+def _redirected(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    devices = snapshot.topology.devices
+    gpus = [device for device in devices.values() if device.kind == "gpu"]
+    for address in sorted({bridge for gpu in gpus for bridge in gpu.above}) if len(gpus) > 1 else ():
+        bridge = devices.get(address)
+        if bridge is not None and bridge.redirects and not bridge.virtual:
+            text = (
+                f"Bridge {address} above a GPU redirects peer traffic (ACS): it does not go straight from GPU to GPU."
+            )
+            yield f"topology/devices/{address}/acs", text
+
+
+@_rule(
+    "FP411",
+    "fewer processors allowed than threads started",
+    source="ollama#17916, vllm#49013, sglang#32084",
+    advice="set OMP_NUM_THREADS to what the quota allows, or raise the quota",
+)
+def _quota(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    allowed = snapshot.limits.cpus
+    if allowed is None:
+        return
+    launch = _launch(snapshot)
+    wanted = launch.get("OMP_NUM_THREADS", "")
+    online = cpu_list(snapshot.host.cpu.online or "")
+    if wanted.isdigit() and int(wanted) > allowed:
+        yield "limits/cpus", f"OMP_NUM_THREADS is {wanted}, and {allowed:g} processors may be used at once."
+    elif not wanted and launch and online and len(online) > allowed:
+        seen = f"{allowed:g} processors may be used at once of {len(online)} that programs see"
+        text = f"{seen}, and OMP_NUM_THREADS is unset."
+        yield "limits/cpus", text
+
+
+@_rule(
+    "FP412",
+    "a CPU quota that stops the server",
+    source="ollama#17916",
+    advice="raise the quota, or start fewer threads",
+)
+def _throttled(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    counts = snapshot.limits.throttling
+    if isinstance(counts, dict):
+        stopped, periods = counts.get("nr_throttled", 0), counts.get("nr_periods", 0)
+        if periods and stopped / periods > 0.01:
+            text = f"The CPU quota stopped the server in {stopped} of {periods} periods."
+            yield "limits/throttling", text
+
+
+@_rule(
+    "FP413",
+    "a governor that saves power",
+    source="tt-metal#5281",
+    advice="set the performance governor; with intel_pstate or amd-pstate look at the energy preference instead",
+)
+def _powersave(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    cpu = snapshot.host.cpu
+    chosen_by_hardware = any(driver.startswith(("intel_pstate", "amd-pstate")) for driver in cpu.frequency_driver)
+    saving = [governor for governor in cpu.governors if governor in {"powersave", "conservative", "ondemand"}]
+    if saving and not chosen_by_hardware:
+        yield "host/cpu/governors", f"Processors are under the governor {', '.join(saving)}."
+    elif frugal := [word for word in cpu.energy_preferences if word in {"power", "balance_power"}]:
+        yield "host/cpu/energy_preferences", f"Processors prefer saving energy ({', '.join(frugal)})."
+
+
+@_rule(
+    "FP414",
+    "a small /dev/shm between several ranks",
+    source="vllm#1125",
+    advice="start the container with --ipc=host or a larger --shm-size",
+)
+def _small_shared_memory(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    size = _number(snapshot.limits.shared_memory_bytes)
+    ranks = sum(process.role == "rank" for process in snapshot.server.processes.values())
+    if ranks > 1 and size is not None and size <= SMALL_SHARED_MEMORY_BYTES:
+        yield "limits/shared_memory_bytes", f"Shared memory has {size / 2**20:.0f} MiB for {ranks} ranks."
+
+
+@_rule(
+    "FP415",
+    "automatic NUMA balancing",
+    source="DeepEP#624",
+    advice="`sysctl kernel.numa_balancing=0`",
+)
+def _numa_balancing(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    value = snapshot.host.sysctls.get("kernel.numa_balancing", "0")
+    if value != "0" and len(snapshot.topology.nodes) > 1:
+        text = f"kernel.numa_balancing is {value} on {len(snapshot.topology.nodes)} NUMA nodes."
+        yield "host/sysctls/kernel.numa_balancing", text
+
+
+@_rule(
+    "FP416",
+    "no numactl on a host with several NUMA nodes",
+    source="sglang#26983",
+    advice="install numactl: without it, binding ranks to nodes is skipped without an error",
+)
+def _no_numactl(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    if snapshot.host.numactl is False and len(snapshot.topology.nodes) > 1:
+        yield "host/numactl", f"numactl is not installed, and there are {len(snapshot.topology.nodes)} NUMA nodes."
 
 
 def unread_part(snapshot: Snapshot) -> list[str]:

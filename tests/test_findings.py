@@ -13,16 +13,25 @@ from hypothesis import strategies as st
 from fingerprint.findings import RULES, check, unread_part
 from fingerprint.misspelling import misspelling_of
 from snapshots import (
+    Cpu,
     Distribution,
+    Gpu,
+    GpuProcess,
+    Gpus,
+    Host,
     Library,
+    Limits,
     Measured,
+    NumaNode,
     Packages,
+    PciDevice,
     Process,
     Section,
     Server,
     Snapshot,
     Startup,
     StartupFile,
+    Topology,
     Unread,
 )
 
@@ -87,6 +96,26 @@ TUNED = {"sglang": {"sglang/srt/layers/moe/configs/triton_3_5_1/E=8,N=128.json":
 
 def draft_accepting(length: float) -> Measured:
     return Measured(metric="verify_ms", value=20.0, source="timer", accept_length=length)
+
+
+def board(**values: object) -> Gpus:
+    return Gpus(status="ok", gpus={"0000:17:00.0": Gpu.model_validate({"index": 0, **values})})
+
+
+def machine(**values: object) -> Host:
+    return Host(status="ok", cpu=Cpu.model_validate(values))
+
+
+def nodes(number: int) -> Topology:
+    return Topology(status="ok", nodes={str(n): NumaNode(cpus=f"{n}") for n in range(number)})
+
+
+def below_a_bridge(width: int = 16, acs: list[str] | None = None, pci_id: str = "8086:352a") -> Topology:
+    link = {"speed_max_gts": 32.0, "width_max": 16}
+    gpu = {"kind": "gpu", "pci_id": "10de:2330", "width": 16, "above": ["0000:15:01.0"], **link}
+    bridge = {"kind": "bridge", "pci_id": pci_id, "width": width, "acs": acs, **link}
+    devices = {"0000:17:00.0": gpu, "0000:18:00.0": gpu, "0000:15:01.0": bridge}
+    return Topology(status="ok", devices={name: PciDevice.model_validate(device) for name, device in devices.items()})
 
 
 CASES: dict[str, tuple[Snapshot, Snapshot]] = {
@@ -190,6 +219,64 @@ CASES: dict[str, tuple[Snapshot, Snapshot]] = {
     "FP304": (
         snapshot(server=served({}, {}, {}, argv=["--disable-custom-all-reduce"])),
         snapshot(server=served({}, {}, argv=["--disable-custom-all-reduce"])),
+    ),
+}
+
+
+CASES |= {
+    "FP401": (
+        snapshot(gpu=board(pcie_width=8, pcie_width_max=16)),
+        snapshot(gpu=board(pcie_width=16, pcie_width_max=16)),
+    ),
+    "FP402": (
+        snapshot(gpu=board(pcie_generation_now=1, pcie_generation_max=5, utilization=99)),
+        snapshot(gpu=board(pcie_generation_now=1, pcie_generation_max=5, utilization=0)),
+    ),
+    "FP403": (
+        snapshot(topology=below_a_bridge(width=8)),
+        snapshot(topology=below_a_bridge(width=8, pci_id="1af4:000c")),
+    ),
+    "FP404": (
+        snapshot(gpu=board(power_limit_w=700.0, power_enforced_w=500.0, power_default_w=700.0)),
+        snapshot(gpu=board(power_limit_w=700.0, power_enforced_w=700.0, power_default_w=700.0)),
+    ),
+    "FP405": (
+        snapshot(gpu=board(event_reasons=["sw_power_cap"])),
+        snapshot(gpu=board(event_reasons=["gpu_idle"])),
+    ),
+    "FP406": (
+        snapshot(gpu=board(processes=[GpuProcess(pid=7, name="other", foreign=True)])),
+        snapshot(gpu=board(processes=[GpuProcess(pid=7, name="sglang")])),
+    ),
+    "FP407": (
+        snapshot(topology=below_a_bridge(acs=["SrcValid", "ReqRedir"])),
+        snapshot(topology=below_a_bridge(acs=["SrcValid"])),
+    ),
+    "FP411": (
+        snapshot(server=served({"A": "1"}), limits=Limits(status="ok", cpus=2.0), host=machine(online="0-15")),
+        snapshot(
+            server=served({"OMP_NUM_THREADS": "2"}), limits=Limits(status="ok", cpus=2.0), host=machine(online="0-15")
+        ),
+    ),
+    "FP412": (
+        snapshot(limits=Limits(status="ok", throttling={"nr_throttled": 3115, "nr_periods": 4567})),
+        snapshot(limits=Limits(status="ok", throttling={"nr_throttled": 0, "nr_periods": 4567})),
+    ),
+    "FP413": (
+        snapshot(host=machine(governors=["powersave"], frequency_driver=["acpi-cpufreq"])),
+        snapshot(host=machine(governors=["powersave"], frequency_driver=["intel_pstate"])),
+    ),
+    "FP414": (
+        snapshot(server=served({}, {}, {}), limits=Limits(status="ok", shared_memory_bytes=64 * 2**20)),
+        snapshot(server=served({}, {}), limits=Limits(status="ok", shared_memory_bytes=64 * 2**20)),
+    ),
+    "FP415": (
+        snapshot(host=Host(status="ok", sysctls={"kernel.numa_balancing": "1"}), topology=nodes(2)),
+        snapshot(host=Host(status="ok", sysctls={"kernel.numa_balancing": "1"}), topology=nodes(1)),
+    ),
+    "FP416": (
+        snapshot(host=Host(status="ok", numactl=False), topology=nodes(2)),
+        snapshot(host=Host(status="ok"), topology=nodes(2)),
     ),
 }
 
