@@ -1,4 +1,4 @@
-"""A believable serving host to build incident pairs from: an SGLang server with two ranks, and what is installed there.
+"""A believable world to build incident pairs from: an SGLang server with two ranks on one host.
 
 A pair starts as two equal hosts; an incident changes what its report says, and decoys change what changes between any
 two days on a real host. Versions that a report does not give are synthetic.
@@ -13,18 +13,28 @@ from datetime import datetime, timezone
 from typing import Any
 
 from snapshots import (
+    CgroupLevel,
+    Cpu,
     Distribution,
+    Gpu,
+    GpuLink,
+    Gpus,
+    Host,
     Interpreter,
+    KernelModule,
     Library,
+    Limits,
     LocalFile,
     Measured,
+    NumaNode,
     Packages,
+    PciDevice,
     Process,
-    Section,
     Server,
     Snapshot,
     Startup,
     StartupFile,
+    Topology,
     Tree,
     Trees,
 )
@@ -137,7 +147,7 @@ _ARGV = [
 
 
 @dataclass
-class Host:
+class World:
     """One side of a pair, still to be changed."""
 
     installed: dict[str, str] = field(default_factory=lambda: dict(_INSTALLED))
@@ -155,8 +165,18 @@ class Host:
     patches: dict[str, str] = field(default_factory=dict)
     affinity: str = "0-63"
     accept_length: float | None = None
-    sections: dict[str, Section] = field(default_factory=dict)
-    """Further sections, as they are."""
+    gpu: dict[str, Any] = field(default_factory=dict)
+    """Values of every GPU that are not the usual ones."""
+    driver: str = "580.95.05"
+    path: str = "PIX"
+    """How the two GPUs reach each other."""
+    bridge: dict[str, Any] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)
+    sysctls: dict[str, str] = field(default_factory=lambda: {"kernel.numa_balancing": "0", "vm.swappiness": "10"})
+    governor: str = "performance"
+    cpu_max: str = "max 100000"
+    cpus: float = 64.0
+    shared_memory_bytes: int = 64 * 2**30
 
     def flag(self, name: str, *words: str) -> None:
         """Set a flag, or give it other words."""
@@ -184,7 +204,10 @@ class Host:
             "server": self._server(),
             "startup": self._startup(),
             "trees": self._trees(),
-            **self.sections,
+            "gpu": self._gpus(),
+            "topology": self._topology(),
+            "host": self._host(),
+            "limits": self._limits(),
         }
         measured = None
         if self.accept_length is not None:
@@ -273,6 +296,76 @@ class Host:
         }
         return Trees(status="ok", trees={TREE: Tree(commit=self.commit, imports=["python"], files=files)})
 
+    def _gpus(self) -> Gpus:
+        usual: dict[str, Any] = {
+            "name": "NVIDIA RTX PRO 6000",
+            "pci_id": "10de:2bb1",
+            "vbios": "98.02.55.00.01",
+            "clocks_max_mhz": {"sm": 2430, "memory": 12481},
+            "clocks_now_mhz": {"sm": 2430, "memory": 12481},
+            "power_limit_w": 600.0,
+            "power_enforced_w": 600.0,
+            "power_default_w": 600.0,
+            "persistence": True,
+            "mig": 0,
+            "ecc": 1,
+            "pcie_width": 16,
+            "pcie_width_max": 16,
+            "pcie_generation_max": 5,
+            "temperature_c": 46,
+        }
+        gpus = {
+            address: Gpu.model_validate({"index": number, **usual, **self.gpu}) for number, address in enumerate(_GPUS)
+        }
+        return Gpus.model_validate(
+            {
+                "status": "ok",
+                "driver": self.driver,
+                "cuda": "13.0",
+                "kernel_module": KernelModule(version=self.driver, open=True),
+                "gpus": gpus,
+                "links": {" ".join(_GPUS): GpuLink(path=self.path, p2p={"read": "ok", "write": "ok"})},
+            }
+        )
+
+    def _topology(self) -> Topology:
+        link: dict[str, Any] = {"width": self.gpu.get("pcie_width", 16), "width_max": 16, "speed_max_gts": 32.0}
+        devices = {
+            address: PciDevice.model_validate({"kind": "gpu", "pci_id": "10de:2bb1", "above": [_BRIDGE], **link})
+            for address in _GPUS
+        }
+        usual: dict[str, Any] = {"kind": "bridge", "pci_id": "1022:1483", "acs": ["SrcValid"], **link}
+        devices[_BRIDGE] = PciDevice.model_validate({**usual, "width": 16, **self.bridge})
+        return Topology(status="ok", devices=devices, nodes={n: NumaNode(cpus=f"{n}-31") for n in ("0", "1")})
+
+    def _host(self) -> Host:
+        usual: dict[str, Any] = {
+            "kernel": "6.8.0-85-generic",
+            "machine": "x86_64",
+            "command_line": "ro quiet iommu=pt",
+            "virtualization": "none",
+            "clocksource": "tsc",
+            "numactl": True,
+            "system": {"id": "ubuntu", "version_id": "24.04"},
+            "firmware": {"bios_version": "1.4"},
+        }
+        cpu = Cpu(model="EPYC 9354", microcode="0xa101148", online="0-63", governors=[self.governor])
+        return Host.model_validate({"status": "ok", "cpu": cpu, "sysctls": self.sysctls, **usual, **self.machine})
+
+    def _limits(self) -> Limits:
+        level = CgroupLevel(path="/server", settings={"cpu.max": self.cpu_max, "cpu.weight": "100"})
+        return Limits(
+            status="ok",
+            limits={"open files": "1048576"},
+            cgroup_levels={"0": level},
+            cpus=self.cpus,
+            shared_memory_bytes=self.shared_memory_bytes,
+        )
+
+
+_GPUS = ("0000:41:00.0", "0000:61:00.0")
+_BRIDGE = "0000:40:01.1"
+
 
 def digest(text: str) -> str:
     """64 hexadecimal digits that stand for a text."""
@@ -281,33 +374,54 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-Step = Callable[[Host, Host], None]
+Step = Callable[[World, World], None]
 
 
 def _bump(name: str, version: str) -> Step:
-    def step(_old: Host, new: Host) -> None:
+    def step(_old: World, new: World) -> None:
         new.installed[name] = version
 
     return step
 
 
 def _set(name: str, value: str) -> Step:
-    def step(_old: Host, new: Host) -> None:
+    def step(_old: World, new: World) -> None:
         new.launch[name] = value
 
     return step
 
 
 def _patched(path: str, *added: str) -> Step:
-    def step(_old: Host, new: Host) -> None:
+    def step(_old: World, new: World) -> None:
         new.patch(path, *added)
 
     return step
 
 
 def _flagged(name: str, *words: str) -> Step:
-    def step(_old: Host, new: Host) -> None:
+    def step(_old: World, new: World) -> None:
         new.flag(name, *words)
+
+    return step
+
+
+def _machine(name: str, value: object) -> Step:
+    def step(_old: World, new: World) -> None:
+        new.machine[name] = value
+
+    return step
+
+
+def _sysctl(name: str, value: str) -> Step:
+    def step(_old: World, new: World) -> None:
+        new.sysctls[name] = value
+
+    return step
+
+
+def _board(name: str, *, value: object) -> Step:
+    def step(_old: World, new: World) -> None:
+        new.gpu[name] = value
 
     return step
 
@@ -336,6 +450,9 @@ COLD: dict[str, Step] = {
         "python/sglang/srt/entrypoints/openai/protocol.py", "    user: str | None = None"
     ),
     "tree:test/test_serving.py": _patched("test/test_serving.py", "assert True"),
+    "gpu/gpus/0000:41:00.0/persistence": _board("persistence", value=False),
+    "host/sysctls/vm.swappiness": _sysctl("vm.swappiness", "60"),
+    "host/system/version_id": _machine("system", {"id": "ubuntu", "version_id": "24.10"}),
 }
 """What changes between any two days and is seldom looked at."""
 
@@ -361,22 +478,22 @@ WARM: dict[str, Step] = {
         "        if get_bool_env_var('SGLANG_LLAMA_TRACE'):",
         "            trace(x)",
     ),
+    "host/kernel": _machine("kernel", "6.8.0-86-generic"),
+    "host/firmware/bios_version": _machine("firmware", {"bios_version": "1.5"}),
 }
 """What somebody would suspect."""
 
 
-def pair(change: Step, reference: str, culprits: frozenset[str]) -> tuple[Snapshot, Snapshot, int]:
-    """The two snapshots of an incident, and how many decoys were added: six that are cold, three that are warm.
+def pair(change: Step, reference: str, culprits: frozenset[str], draw: int = 0) -> tuple[Snapshot, Snapshot]:
+    """The two snapshots of an incident among nine decoys: six that are cold, three that are warm.
 
-    The choice depends on the reference alone. A decoy never touches what the incident is about.
+    The choice depends on the reference and the number of the draw alone. A decoy is never the culprit.
     """
-    old, new = Host(), Host()
-    chooser = random.Random(reference)
-    added = 0
+    old, new = World(), World()
+    chooser = random.Random(f"{reference} {draw}")
     for pool, number in ((COLD, 6), (WARM, 3)):
         usable = [name for name in sorted(pool) if name not in culprits]
         for name in chooser.sample(usable, number):
             pool[name](old, new)
-            added += 1
     change(old, new)
-    return old.build(), new.build(), added
+    return old.build(), new.build()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from incident_builder import Host, Step, digest
+from incident_builder import Step, World, digest
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Incident:
     Attributes:
         reference: public thread.
         culprits: factor ids or keys, any of which counts as the culprit.
-        kind: single, interaction, several, open, retracted.
+        kind: single, interaction, several, symptom, open, retracted.
         change: what the report says was different.
     """
 
@@ -45,48 +45,48 @@ def _incident(reference: str, *culprits: str, kind: str = "single") -> Callable[
 
 
 @_incident("sgl-project/sglang#25315", "package:transformers")
-def _kv_cache_sizing(old: Host, new: Host) -> None:
+def _kv_cache_sizing(old: World, new: World) -> None:
     old.installed["transformers"], new.installed["transformers"] = "5.5.4", "5.6.0"
 
 
 @_incident("pytorch/pytorch#127077", "package:nvidia-nccl-cu12")
-def _nccl_under_torch(old: Host, new: Host) -> None:
+def _nccl_under_torch(old: World, new: World) -> None:
     old.installed |= {"torch": "2.1.0", "nvidia-nccl-cu12": "2.18.5"}
     new.installed |= {"torch": "2.3.0", "nvidia-nccl-cu12": "2.20.5"}
 
 
 @_incident("NVIDIA/nccl#837", "package:nvidia-nccl-cu12")
-def _nccl_step(old: Host, new: Host) -> None:
+def _nccl_step(old: World, new: World) -> None:
     old.installed["nvidia-nccl-cu12"], new.installed["nvidia-nccl-cu12"] = "2.10.3", "2.11.4"
 
 
 @_incident("pytorch/pytorch#117748", "package:nvidia-nccl-cu12")
-def _nccl_build(old: Host, new: Host) -> None:
+def _nccl_build(old: World, new: World) -> None:
     for host in (old, new):
         host.installed["nvidia-nccl-cu12"] = "2.19.3"
     old.builds["nvidia-nccl-cu12"] = "with the fix"
 
 
 @_incident("vllm-project/vllm#4509", "package:triton")
-def _triton_under_torch(old: Host, new: Host) -> None:
+def _triton_under_torch(old: World, new: World) -> None:
     old.installed |= {"torch": "2.2.2", "triton": "2.2.0"}
     new.installed |= {"torch": "2.3.0", "triton": "2.3.0"}
 
 
 @_incident("sgl-project/sglang#20023", "package:triton")
-def _triton_build(old: Host, new: Host) -> None:
+def _triton_build(old: World, new: World) -> None:
     for host in (old, new):
         host.installed["triton"] = "3.4.0"
     new.builds["triton"] = "from the index"
 
 
 @_incident("intel/torch-xpu-ops#3368", "package:transformers")
-def _longer_prompts(old: Host, new: Host) -> None:
+def _longer_prompts(old: World, new: World) -> None:
     old.installed["transformers"], new.installed["transformers"] = "4.55.4", "5.9.0"
 
 
 @_incident("ROCm/aiter#4050", "package:amd-aiter")
-def _tuned_rows(old: Host, new: Host) -> None:
+def _tuned_rows(old: World, new: World) -> None:
     path = "aiter/configs/model_configs/a8w8_blockscale_tuned_fmoe_ds_v3.csv"
     for host, rows in ((old, "old rows"), (new, "new rows")):
         host.installed["amd-aiter"] = "0.1.10"
@@ -95,44 +95,44 @@ def _tuned_rows(old: Host, new: Host) -> None:
 
 
 @_incident("sgl-project/sglang#7339", "package:flashinfer-python")
-def _flashinfer_became_jit(old: Host, new: Host) -> None:
+def _flashinfer_became_jit(old: World, new: World) -> None:
     old.installed |= {"sglang": "0.4.6", "flashinfer-python": "0.2.5"}
     new.installed |= {"sglang": "0.4.7", "flashinfer-python": "0.2.6"}
     new.commit = "b" * 40
 
 
 @_incident("vllm-project/vllm#44808", "package:flashinfer-python")
-def _flashinfer_not_engine(old: Host, new: Host) -> None:
+def _flashinfer_not_engine(old: World, new: World) -> None:
     old.installed |= {"vllm": "0.21.0", "flashinfer-python": "0.6.8.post1", "flashinfer-cubin": "0.6.8.post1"}
     new.installed |= {"vllm": "0.22.0", "flashinfer-python": "0.6.11", "flashinfer-cubin": "0.6.11"}
 
 
 @_incident("flashinfer-ai/flashinfer#3935", "package:flashinfer-python")
-def _flashinfer_alone(old: Host, new: Host) -> None:
+def _flashinfer_alone(old: World, new: World) -> None:
     for host, version in ((old, "0.6.12"), (new, "0.6.13")):
         host.installed |= {"flashinfer-python": version, "flashinfer-cubin": version}
 
 
 @_incident("NVIDIA/TensorRT-LLM#16623", "package:nvidia-cublas-cu12")
-def _cublas_in_an_image_bump(old: Host, new: Host) -> None:
+def _cublas_in_an_image_bump(old: World, new: World) -> None:
     old.installed |= {"nvidia-cublas-cu12": "13.4.0.1", "nvidia-cudnn-cu12": "9.21", "nvidia-nccl-cu12": "2.29.7"}
     new.installed |= {"nvidia-cublas-cu12": "13.4.1.2", "nvidia-cudnn-cu12": "9.22", "nvidia-nccl-cu12": "2.30.4"}
 
 
 @_incident("sgl-project/sglang#5980", "package:nvidia-nccl-cu12")
-def _nccl_forced_by_an_image(old: Host, new: Host) -> None:
+def _nccl_forced_by_an_image(old: World, new: World) -> None:
     old.installed["nvidia-nccl-cu12"], new.installed["nvidia-nccl-cu12"] = "2.21.5", "2.26.2"
     old.installed["sglang"], new.installed["sglang"] = "0.4.6", "0.4.6.post1"
 
 
 @_incident("sgl-project/sglang#7070", "package:triton")
-def _no_tuned_configuration(old: Host, new: Host) -> None:
+def _no_tuned_configuration(old: World, new: World) -> None:
     old.installed |= {"sglang": "0.4.6", "torch": "2.6.0", "triton": "3.2.0"}
     new.installed |= {"sglang": "0.4.7", "torch": "2.7.1", "triton": "3.3.1"}
 
 
 @_incident("vllm-project/vllm#39965", "package:vllm")
-def _backend_gated_by_a_new_default(old: Host, new: Host) -> None:
+def _backend_gated_by_a_new_default(old: World, new: World) -> None:
     for host, version, backend in ((old, "0.18.1", "FLASH_ATTN"), (new, "0.18.2", "TRITON_ATTN")):
         host.installed["vllm"] = version
         host.arguments["attention_backend"] = backend
@@ -143,56 +143,56 @@ def _backend_gated_by_a_new_default(old: Host, new: Host) -> None:
 
 
 @_incident("flagos-ai/vllm-plugin-FL#396", "flag:--enforce-eager")
-def _eager_from_a_readme(_old: Host, new: Host) -> None:
+def _eager_from_a_readme(_old: World, new: World) -> None:
     new.flag("--enforce-eager")
 
 
 @_incident("sgl-project/sglang#4360", "flag:--enable-flashinfer-mla")
-def _no_mla_kernel(old: Host, _new: Host) -> None:
+def _no_mla_kernel(old: World, _new: World) -> None:
     old.flag("--enable-flashinfer-mla")
 
 
 @_incident("sgl-project/sglang#5630", "flag:--attention-backend")
-def _attention_backend(old: Host, new: Host) -> None:
+def _attention_backend(old: World, new: World) -> None:
     for host, backend in ((old, "flashinfer"), (new, "fa3")):
         host.flag("--attention-backend", backend)
         host.arguments["attention_backend"] = backend
 
 
 @_incident("sgl-project/sglang#21272", "flag:--speculative-algorithm")
-def _eagle_for_eagle3(old: Host, new: Host) -> None:
+def _eagle_for_eagle3(old: World, new: World) -> None:
     new.flag("--speculative-algorithm", "EAGLE")
     old.accept_length, new.accept_length = 2.8, 1.0
 
 
 @_incident("sgl-project/sglang#12411", "variable:SGLANG_ENABLE_SPEC_V2")
-def _spec_v2(_old: Host, new: Host) -> None:
+def _spec_v2(_old: World, new: World) -> None:
     new.launch["SGLANG_ENABLE_SPEC_V2"] = "1"
 
 
 @_incident("NERSC/podman-hpc#136", "variable:NCCL_NET_GDR_LEVEL", "variable:CCL_NET_GDR_LEVEL")
-def _misspelt(old: Host, new: Host) -> None:
+def _misspelt(old: World, new: World) -> None:
     old.launch["NCCL_NET_GDR_LEVEL"] = "PHB"
     new.launch["CCL_NET_GDR_LEVEL"] = "PHB"
 
 
 @_incident("one-click-llms#18", "variable:NCCL_P2P_DISABLE")
-def _p2p_off_in_an_image(_old: Host, new: Host) -> None:
+def _p2p_off_in_an_image(_old: World, new: World) -> None:
     new.launch["NCCL_P2P_DISABLE"] = "1"
 
 
 @_incident("tokenspeed#1127", "server/variables/NCCL_CUMEM_ENABLE", "server/variables/NCCL_NVLS_ENABLE")
-def _forced_by_the_engine(_old: Host, new: Host) -> None:
+def _forced_by_the_engine(_old: World, new: World) -> None:
     new.late |= {"NCCL_CUMEM_ENABLE": "0", "NCCL_NVLS_ENABLE": "0"}
 
 
 @_incident("DSpark#39", "server/variables/NCCL_IB_MERGE_NICS", "variable:NCCL_IB_MERGE_NICS")
-def _never_delivered(old: Host, _new: Host) -> None:
+def _never_delivered(old: World, _new: World) -> None:
     old.launch["NCCL_IB_MERGE_NICS"] = "1"
 
 
 @_incident("vllm-project/vllm-ascend#6966", "process:affinity")
-def _unbound(old: Host, new: Host) -> None:
+def _unbound(old: World, new: World) -> None:
     old.affinity, new.affinity = "0-15", "0-63"
 
 
@@ -201,42 +201,123 @@ def _unbound(old: Host, new: Host) -> None:
 
 
 @_incident("ROCm/vllm#351", "tree:commit")
-def _wrapper_change(_old: Host, new: Host) -> None:
+def _wrapper_change(_old: World, new: World) -> None:
     new.commit = "b" * 40
 
 
 @_incident("sgl-project/sglang#28224", "tree:commit")
-def _source_bisect(_old: Host, new: Host) -> None:
+def _source_bisect(_old: World, new: World) -> None:
     new.commit = "c" * 40
 
 
 @_incident("sgl-project/sglang#32787", "tree:python/sglang/srt/layers/quantization/fp8_utils.py")
-def _gemm_backend(_old: Host, new: Host) -> None:
+def _gemm_backend(_old: World, new: World) -> None:
     new.patch("python/sglang/srt/layers/quantization/fp8_utils.py", '        backend="auto",')
     new.patch("python/sglang/srt/managers/tokenizer_manager.py", "        self.count += 1")
 
 
 @_incident("sgl-project/sglang#26171", "tree:python/sglang/srt/speculative/eagle_worker.py")
-def _a_sync_in_the_draft(_old: Host, new: Host) -> None:
+def _a_sync_in_the_draft(_old: World, new: World) -> None:
     new.patch("python/sglang/srt/speculative/eagle_worker.py", "        lens = seq_lens.cpu()")
     new.patch("python/sglang/srt/utils/common.py", "    return value")
 
 
 @_incident("vllm-project/vllm#49013", "tree:python/vllm/v1/structured_output/utils.py")
-def _threads_that_spin(_old: Host, new: Host) -> None:
+def _threads_that_spin(_old: World, new: World) -> None:
     new.patch("python/vllm/v1/structured_output/utils.py", "    mask = torch.from_numpy(bits)")
     for name in ("worker/gpu_model_runner", "worker/gpu_input_batch", "core/sched/scheduler"):
         new.patch(f"python/vllm/v1/{name}.py", "        pinned = True")
 
 
 @_incident("ovg-project/kvcached#328", "startup:kvcached_autopatch.pth")
-def _hook_before_the_script(_old: Host, new: Host) -> None:
+def _hook_before_the_script(_old: World, new: World) -> None:
     new.startup["kvcached_autopatch.pth"] = "import kvcached_autopatch\n"
 
 
 @_incident("EXL3#15", "startup:sitecustomize")
-def _patches_at_every_start(_old: Host, new: Host) -> None:
+def _patches_at_every_start(_old: World, new: World) -> None:
     new.startup["sitecustomize.py"] = "import os\nif os.environ.get('EXL3_OVERLAY'):\n    import overlay\n"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# hardware and host
+
+
+@_incident("noonghunna/club-3090#58", "gpu/gpus/0000:41:00.0/power_limit_w")
+def _power_cap(old: World, new: World) -> None:
+    for world, watts in ((old, 388.0), (new, 230.0)):
+        world.gpu |= {"power_limit_w": watts, "power_enforced_w": watts, "power_default_w": 388.0}
+
+
+@_incident("rammsguns/llm-rig#100", "gpu/gpus/0000:41:00.0/power_enforced_w")
+def _cap_not_as_asked(_old: World, new: World) -> None:
+    new.gpu["power_enforced_w"] = 100.0
+
+
+@_incident("vllm-backport#97", "gpu/driver")
+def _driver_and_p2p(old: World, new: World) -> None:
+    old.driver, new.driver = "595.84", "595.91.07"
+
+
+@_incident("NVIDIA/open-gpu-kernel-modules#1001", "gpu/driver")
+def _driver(old: World, new: World) -> None:
+    old.driver, new.driver = "570.195.03", "580.105.08"
+    new.machine["kernel"] = "6.8.0-87-generic"
+
+
+@_incident("noonghunna/club-3090#873", "topology/devices/0000:41:00.0/width", "gpu/gpus/0000:41:00.0/pcie_width")
+def _half_the_lanes(_old: World, new: World) -> None:
+    new.gpu["pcie_width"] = 8
+
+
+@_incident("NVIDIA/nccl#949", "topology/devices/0000:40:01.1/acs")
+def _acs(old: World, new: World) -> None:
+    old.bridge["acs"], new.bridge["acs"] = ["SrcValid"], ["SrcValid", "ReqRedir", "CmpltRedir"]
+
+
+@_incident("sgl-project/sglang#1137", "host/virtualization")
+def _hypervisor(old: World, new: World) -> None:
+    """Bare metal is faster although its link label reads worse: the label's order is no order of speed."""
+    old.path, new.path = "SYS", "PHB"
+    new.machine["virtualization"] = "kvm"
+
+
+@_incident("deepseek-ai/DeepEP#624", "host/sysctls/kernel.numa_balancing")
+def _numa_balancing(_old: World, new: World) -> None:
+    new.sysctls["kernel.numa_balancing"] = "1"
+
+
+@_incident("tenstorrent/tt-metal#5281", "host/cpu/governors")
+def _governor(_old: World, new: World) -> None:
+    new.governor = "ondemand"
+
+
+@_incident("vllm-project/vllm#1125", "limits/shared_memory_bytes")
+def _small_shared_memory(_old: World, new: World) -> None:
+    new.shared_memory_bytes = 64 * 2**20
+
+
+@_incident("ollama/ollama#17916", "limits/cgroup_levels/0/settings/cpu.max", "limits/cpus", kind="interaction")
+def _quota(_old: World, new: World) -> None:
+    new.cpu_max, new.cpus = "400000 100000", 4.0
+
+
+@_incident("NVIDIA/nccl#1676", "package:nvidia-nccl-cu12", "host/kernel", kind="interaction")
+def _peer_memory_module(old: World, new: World) -> None:
+    old.installed["nvidia-nccl-cu12"] = "2.23.4"
+    new.installed["nvidia-nccl-cu12"] = "2.22.3"
+    new.machine["kernel"] = "6.14.0-33-generic"
+
+
+@_incident("ggml-org/llama.cpp#26024", "tree:commit", kind="symptom")
+def _clocks_are_a_symptom(_old: World, new: World) -> None:
+    new.commit = "d" * 40
+    new.gpu |= {"clocks_now_mhz": {"sm": 1890, "memory": 12481}, "performance_state": 2}
+
+
+@_incident("vllm-project/vllm#2057", "gpu/driver", kind="open")
+def _rollback_does_not_restore(old: World, new: World) -> None:
+    old.driver, new.driver = "531.79", "546.01"
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -244,14 +325,14 @@ def _patches_at_every_start(_old: Host, new: Host) -> None:
 
 
 @_incident("vllm-project/vllm#50292", "package:vllm", kind="interaction")
-def _no_longer_read(old: Host, new: Host) -> None:
+def _no_longer_read(old: World, new: World) -> None:
     for host, version in ((old, "0.10.2"), (new, "0.26.0")):
         host.installed["vllm"] = version
         host.launch["VLLM_ATTENTION_BACKEND"] = "ROCM_AITER_FA"
 
 
 @_incident("sgl-project/sglang#5716", "package:triton", "tree:python/sglang/configs/tuned.json", kind="interaction")
-def _tuned_file_and_triton(old: Host, new: Host) -> None:
+def _tuned_file_and_triton(old: World, new: World) -> None:
     old.installed["triton"], new.installed["triton"] = "3.1.0", "3.2.0"
     new.patch("python/sglang/configs/tuned.json", '  "BLOCK_SIZE_M": 64,')
 
@@ -264,7 +345,7 @@ def _tuned_file_and_triton(old: Host, new: Host) -> None:
     "variable:VLLM_USE_FLASHINFER_SAMPLER",
     kind="several",
 )
-def _many_small_shares(old: Host, new: Host) -> None:
+def _many_small_shares(old: World, new: World) -> None:
     old.installed |= {"vllm": "0.18.0", "flashinfer-python": "0.6.7", "compressed-tensors": "0.15.0"}
     new.installed |= {"vllm": "0.19.0", "flashinfer-python": "0.6.6", "compressed-tensors": "0.14.0", "torch": "2.11.0"}
     for name in ("VLLM_USE_FLASHINFER_MOE_FP4", "VLLM_USE_FLASHINFER_SAMPLER"):
@@ -272,16 +353,16 @@ def _many_small_shares(old: Host, new: Host) -> None:
 
 
 @_incident("vllm-project/vllm#54677", "variable:VLLM_USE_BREAKABLE_CUDAGRAPH", kind="retracted")
-def _set_long_ago(old: Host, new: Host) -> None:
+def _set_long_ago(old: World, new: World) -> None:
     old.installed["vllm"], new.installed["vllm"] = "0.26.0", "0.28.0"
     new.launch["VLLM_USE_BREAKABLE_CUDAGRAPH"] = "0"
 
 
 @_incident("vllm-project/vllm#40838", "package:vllm", kind="open")
-def _grows_with_concurrency(old: Host, new: Host) -> None:
+def _grows_with_concurrency(old: World, new: World) -> None:
     old.installed["vllm"], new.installed["vllm"] = "0.16.0", "0.17.0"
 
 
 @_incident("vllm-project/vllm#39940", "package:vllm", kind="open")
-def _half_the_gain(old: Host, new: Host) -> None:
+def _half_the_gain(old: World, new: World) -> None:
     old.installed["vllm"], new.installed["vllm"] = "0.18.0", "0.19.0"
