@@ -171,11 +171,15 @@ def _overlay(lower: str, where: str, layers: str) -> None:
 
 
 class World:
-    """The places that a trial changes, each with the path where the server of this trial finds it."""
+    """The places that a trial changes, each with the path where the server of this trial finds it.
 
-    def __init__(self, scratch: str, objects: Dict[str, str], *, private: bool) -> None:
+    `named` are the directories that the launch names: with copies in place of overlays, only these can be moved.
+    """
+
+    def __init__(self, scratch: str, objects: Dict[str, str], named: List[str], *, private: bool) -> None:
         self._scratch = scratch
         self._objects = objects
+        self._named = named
         self._private = private
         self._count = 0
         self.moved: Dict[str, str] = {}
@@ -195,10 +199,12 @@ class World:
         if self._private:
             self._cover(root, "directory")
             place = root
-        elif prefix is None or not root.startswith(prefix + "/"):
-            raise UnlaunchableError(f"{root} lies outside the environment, and this host allows no mount namespace")
-        else:
+        elif prefix is not None and root.startswith(prefix + "/"):
             place = self._copied(root, prefix)
+        elif root in self._named:
+            place = self._copied(root, root)
+        else:
+            raise UnlaunchableError(f"{root} is not named by the launch, and this host allows no mount namespace")
         for name in change.get("uninstall", []):
             for path in installed_files(place, name):
                 _remove(path)
@@ -399,7 +405,8 @@ def _start(plan: Dict[str, Any], scratch: str, line: Line) -> subprocess.Popen[b
     why_not: Optional[str] = "not wanted"
     if plan.get("isolation") != "copies":
         why_not = new_namespace() or can_overlay(scratch)
-    world = World(scratch, plan.get("objects", {}), private=why_not is None)
+    named = plan["variables"].get("PYTHONPATH", "").split(os.pathsep)
+    world = World(scratch, plan.get("objects", {}), named, private=why_not is None)
     for root, change in sorted(plan.get("trees", {}).items()):
         world.tree(root, change)
     for root, change in sorted(plan.get("directories", {}).items()):

@@ -48,7 +48,7 @@ def _variable(one: Json, launcher: int, ranks: List[int], _moved: Dict[str, str]
             return True, f"not readable in {name}: {variables['unread']}"
         present: Optional[str] = variables.get(one["name"])
         if present != one["value"]:
-            wrong.append(f"{name} has {'none' if present is None else present!r}")
+            wrong.append(f"{name} has " + ("none" if present is None else repr(present)))
     if wrong:
         return False, "; ".join(wrong)
     return True, f"in the launcher and {len(ranks)} ranks"

@@ -1,0 +1,66 @@
+"""A host captured in its old state, changed in place and captured again, and what trials of it start from."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import snapshots
+from fingerprint.bisect.run import evidence_beside
+from fingerprint.capture import capture, store_beside
+from fingerprint.engines import REFERENCE, Engine
+from fingerprint.factors import Evidence, Factor, Found, LaunchPlan, find, plan_of
+from fingerprint.host import HostProgram
+from fingerprint.reference.world import World
+from fingerprint.targets.local import LocalTarget
+from snapshots import Snapshot
+
+KEY = "5ec4e7"
+BRIEF: Engine = replace(REFERENCE, requests=1, max_new_tokens=4, warmup=0)
+"""The reference engine, measured just enough to have a figure."""
+
+
+@dataclass(frozen=True)
+class Incident:
+    """A live host with the snapshots of before and after."""
+
+    world: World
+    old: Snapshot
+    new: Snapshot
+    old_path: Path
+    new_path: Path
+    pid: int
+    port: int
+
+    @property
+    def evidence(self) -> Evidence:
+        return evidence_beside(self.old_path)
+
+    def found(self) -> Found:
+        return find(self.old, self.new, self.evidence)
+
+    def plan(self, new: set[str] | None = None) -> LaunchPlan:
+        """A plan with the factors `new` at their new value (all of them when None), ready to be tried."""
+        plan = plan_of(self.new)
+        for factor in self.found().factors:
+            factor.apply(plan, new=new is None or factor.id in new)
+        BRIEF.adopt(plan)
+        return plan
+
+    def factor(self, identifier: str) -> Factor:
+        return next(factor for factor in self.found().factors if factor.id == identifier)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def read(path: Path, port: int, **ask: object) -> Snapshot:
+    """Capture this machine's server on a port into a file."""
+    with HostProgram(LocalTarget()) as host:
+        snapshot = capture(host, {"port": port, "secret_key": KEY, **ask}, store=store_beside(path))
+    snapshots.save(snapshot, path)
+    return snapshot

@@ -1,0 +1,40 @@
+"""What a trial could leave on this machine, listed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+
+def scratch_directories() -> set[str]:
+    """Scratch directories of trials."""
+    return {str(path) for path in Path("/tmp").glob("fingerprint-trial-*")}
+
+
+def processes_of(needle: str) -> set[int]:
+    """Processes whose command line, or whose environment at start, mentions `needle`; titles hide the first."""
+    found: set[int] = set()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if needle.encode() in text:
+            found.add(int(entry.name))
+    return found
+
+
+def digest_of(folder: Path) -> str:
+    """Names, contents and modification times of everything below a folder, caches of byte code apart."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if "__pycache__" in path.parts:
+            continue
+        status = path.lstat()
+        digest.update(f"{path.relative_to(folder)} {status.st_mode}\n".encode())
+        if path.is_file() and not path.is_symlink():
+            digest.update(f"{status.st_mtime_ns}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
