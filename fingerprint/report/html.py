@@ -7,12 +7,13 @@ the one script run whose digest it names: sorting and filtering of tables.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from fingerprint.report.words import duration, ms, number, percent
@@ -24,6 +25,19 @@ if TYPE_CHECKING:
 
 def render_html(report: Report, drawn: Sequence[Picture] = ()) -> str:
     """The report as a page."""
+    style, script = (_own("colors.css") + _own("report.css")), _own("report.js")
+    return _template().render(
+        report=report,
+        pictures={picture.name: picture for picture in drawn},
+        style=Markup(style),  # noqa: S704 - files of this package
+        script=Markup(script),  # noqa: S704
+        style_digest=_digest(style),
+        script_digest=_digest(script),
+    )
+
+
+@functools.cache
+def _template() -> Template:
     environment = Environment(
         loader=PackageLoader("fingerprint.report", "."),
         autoescape=True,
@@ -32,15 +46,7 @@ def render_html(report: Report, drawn: Sequence[Picture] = ()) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"ms": ms, "number": number, "percent": percent, "duration": duration}
-    style, script = (_own("colors.css") + _own("report.css")), _own("report.js")
-    return environment.get_template("report.html.j2").render(
-        report=report,
-        pictures={picture.name: picture for picture in drawn},
-        style=Markup(style),  # noqa: S704 - files of this package
-        script=Markup(script),  # noqa: S704
-        style_digest=_digest(style),
-        script_digest=_digest(script),
-    )
+    return environment.get_template("report.html.j2")
 
 
 def _own(name: str) -> str:

@@ -225,7 +225,7 @@ def _launches(report: Report) -> str:
                 cell(said) if said else "",
             )
         )
-    headers = ("launch", "minute", "setting", "status", report.metric.replace("_", " "), "accept", "proofs", "remarks")
+    headers = ("launch", "minute", "setting", "status", escape(report.metric), "accept", "proofs", "remarks")
     return details(f"Every launch ({len(report.launches)})", table(headers, rows)) if rows else ""
 
 

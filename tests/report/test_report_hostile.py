@@ -1,0 +1,201 @@
+"""Text from a host is data: whatever it is made of, no format is harmed by it."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import random
+import re
+import xml.etree.ElementTree as ET
+from datetime import timedelta
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from made_cases import MORNING, NOW, snapshot
+from markdown_it import MarkdownIt
+
+from fingerprint.bisect.journal import CaseLine, FactorLine, TrialLine
+from fingerprint.bisect.verdict import Culprit, Suspicion
+from fingerprint.case import Outcome
+from fingerprint.diff import compare
+from fingerprint.report.build import build
+from fingerprint.report.charts import pictures
+from fingerprint.report.html import render_html
+from fingerprint.report.markdown import LARGEST_BYTES, code, escape, render_markdown
+from fingerprint.report.model import Report
+from fingerprint.report.terminal import render
+from fingerprint.report.words import clean
+
+NASTY = (
+    "<script>alert(1)</script>", "\"><img src=x onerror=alert(1)>", "</style><script>", "]]>", "<!--", "{{ 7*7 }}",
+    "{% raw %}", "\x1b[31mred\x1b]0;title\x07", "\u202egnp.exe", "\u2066x\u2069", "a\x00b", "\r\nInjected: yes",
+    "`code` ``more``", "| cell | cell |", "[x](javascript:alert(1))", "![x](http://evil.example/x.png)", "@everyone",
+    "#1 GH-1", "</details>", "**bold** _it_ ~~x~~", "[bold red]markup[/]", "\\", "$(reboot)", "&lt;b&gt; &amp;", "'\"",
+    "http://evil.example", "\ud800", "\ufffe\uffff", "e\u0301" * 50, "- item", "# heading", "1. one", "    indented",
+    "x" * 5000, "\u05d0\u05d1", "😀" * 40, "    ", "", "<svg onload=alert(1)>", "--><b>", "=====", "---", "\n\n# head",
+)  # fmt: skip
+HOSTILE = st.one_of(st.sampled_from(NASTY), st.text(st.characters(codec=None), max_size=40))
+
+
+def hostile_report(words: list[str], seed: int) -> Report:
+    """A report in which every text that a host or a file decides is taken from `words`."""
+    rng = random.Random(seed)
+
+    def say() -> str:
+        return rng.choice(words)
+
+    names = [f"variable:{say()}{n}" for n in range(4)]
+    lines = [FactorLine(id=name, old=say(), new=say(), revert=say()) for name in names]
+    fixed = [FactorLine(id=f"host:{say()}", old=say(), new=say(), reason=say())]
+    case = CaseLine(
+        at=NOW, tool=say(), target=say(), old=say(), new=say(), seed=1, engine=say(), factors=lines, fixed=fixed,
+        prior=dict.fromkeys(names, 0.5), then_old_ms=10.0, then_new_ms=12.0,
+    )  # fmt: skip
+    trials = [
+        TrialLine(
+            number=n + 1, at=NOW + timedelta(minutes=n), hours=n / 60, new=names[:n], reason=say(), marks=[say()],
+            status="measured" if n % 5 else "void", value_ms=10.0 + n / 2 if n % 5 else None, metric="verify_ms",
+            figures={
+                "verify_ms": 10.0 + n, "cycle_ms": 20.0 + n, "draft_ms": 3.0, "extend_ms": 2.0, "host_ms": 4.0,
+                "accept_length": 2.9, "tokens_per_second": 140.0, "outputs": say(), "source": say(),
+                "samples": [{say(): 1.5, "verify_ms": 10.0}, {say(): float("nan")}],
+            },
+            proof=[{"factor": say(), "ok": n % 2 == 0, "seen": say()}],
+            watch={say(): 0.5, "steal_share": 0.01}, isolation=say(), seconds={say(): 1.0, "launch": 2.0},
+        )
+        for n in range(5)
+    ]  # fmt: skip
+    outcome = Outcome(
+        kind=rng.choice(["attributed", "phantom", "undecided", "not switchable"]), structure="single", launches=5,
+        measured=4, old_ms=(9.9, 10.0, 10.1), new_ms=(11.9, 12.0, 12.1), gap_ms=(1.9, 2.0, 2.1),
+        sigma_ms=(0.05, 0.1, 0.2), remainder_ms=(-0.1, 0.0, 0.1), smallest_effect_ms=0.3, evidence=99.0,
+        culprits=(Culprit(factors=frozenset({names[0]}), share=(0.9, 0.98, 1.05)),),
+        posterior=(Suspicion(structure="single", factors=frozenset({names[0]}), probability=0.98),),
+        eliminated={names[1]: 0.01}, fixed=fixed, unseen=[say() for _ in range(5)], revert=[say(), say()], next=say(),
+        metric=rng.choice(["verify_ms", say() or "m"]), source=say(), host_before=say(), host_after=say(),
+        host_differences=[say()], reasons=(say(),),
+    )  # fmt: skip
+    named = {f"V{n}" + say().replace("=", ""): say() for n in range(3)}
+    old = snapshot({"PATH": say()}, at=MORNING, target=say() or "t", measured=10.0)
+    new = snapshot(named, patches={say() or "p": say()}, packages={say() or "q": say()}, target=say() or "t")
+    moments = [(n, {f"{say()}{k}": 0.3 for k in range(2)}) for n in (2,)]
+    moments.append((5, dict.fromkeys(moments[0][1], 0.4)))
+    return build(outcome, case, trials, None, old, new, compare(old, new), moments)
+
+
+class Page(html.parser.HTMLParser):
+    """Notes what a page is made of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.scripts = 0
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """One tag."""
+        self.tags.add(tag)
+        self.scripts += tag == "script"
+        for name, value in attrs:
+            self.attributes.add(name)
+            if name in {"href", "src"}:
+                self.links.append(value or "")
+
+    handle_startendtag = handle_starttag
+
+
+HTML_TAGS = {
+    "html", "head", "meta", "link", "title", "style", "body", "a", "header", "h1", "h2", "h3", "span", "p", "div",
+    "pre", "bdi", "ul", "li", "ol", "main", "section", "dl", "dt", "dd", "figure", "figcaption", "svg", "desc",
+    "rect", "line", "text", "circle", "path", "polyline", "table", "caption", "thead", "tbody", "tr", "th", "td",
+    "details", "summary", "code", "strong", "footer", "script",
+}  # fmt: skip
+HTML_ATTRIBUTES = {
+    "lang", "charset", "http-equiv", "content", "name", "rel", "href", "class", "id", "aria-labelledby",
+    "aria-label", "role", "tabindex", "scope", "viewbox", "xmlns", "x", "y", "x1", "x2", "y1", "y2", "width",
+    "height", "rx", "cx", "cy", "r", "d", "points", "text-anchor",
+}  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(HOSTILE, min_size=1, max_size=12), st.integers(0, 9))
+def test_no_format_is_harmed_by_hostile_text(words: list[str], seed: int) -> None:
+    report = hostile_report(words, seed)
+    drawn = pictures(report)
+    check_page(render_html(report, drawn))
+    for picture in drawn:
+        check_picture(picture.file())
+    check_markdown(render_markdown(report, drawn))
+    check_terminal(render(report), color=False)
+    check_terminal(render(report, color=True), color=True)
+    json.loads(report.model_dump_json()).items()
+
+
+def check_page(text: str) -> None:
+    page = Page()
+    page.feed(text)
+    text.encode()
+    assert page.tags <= HTML_TAGS
+    assert page.attributes <= HTML_ATTRIBUTES
+    assert page.scripts == 1
+    assert all(link.startswith("#") or link == "data:," for link in page.links)
+    assert len(text) < 1_000_000
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]", text)
+
+
+def check_picture(text: str) -> None:
+    root = ET.fromstring(text)
+    tags = {element.tag.rpartition("}")[2] for element in root.iter()}
+    assert tags <= {"svg", "title", "desc", "style", "rect", "line", "text", "circle", "path", "polyline"}
+    names = {name for element in root.iter() for name in element.attrib}
+    assert not {name for name in names if name.startswith("on") or "href" in name or name == "style"}
+    assert len(re.findall("<style>", text)) == 1
+
+
+PLAIN = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough")
+MARKDOWN_TAGS = {
+    "h2", "h3", "p", "strong", "pre", "code", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "details",
+    "summary", "img",
+}  # fmt: skip
+
+
+def check_markdown(text: str) -> None:
+    assert len(text.encode()) < LARGEST_BYTES
+    page = Page()
+    page.feed(PLAIN.render(text))
+    assert page.tags <= MARKDOWN_TAGS
+    assert all(re.fullmatch(r"pictures/[a-z-]+\.svg", link) for link in page.links)
+    assert page.attributes <= {"src", "alt", "class"}
+    outside = re.sub(r"(?s)(`+)(?!`).*?(?<!`)\1(?!`)", "", text)
+    assert "@everyone" not in outside
+    assert "http://" not in outside
+
+
+def check_terminal(text: str, *, color: bool) -> None:
+    left = re.sub(r"\x1b\[[0-9;]*m", "", text) if color else text
+    assert all(c.isprintable() or c == "\n" for c in left)
+
+
+@given(st.text(st.characters(codec=None), max_size=60))
+def test_a_code_span_shows_its_text_and_nothing_else(text: str) -> None:
+    shown = clean(text)
+    if not shown.strip():
+        return
+    page = PLAIN.render(f"x {code(shown, 10_000)} x")
+    inner = re.search(r"(?s)<code>(.*)</code>", page)
+    assert inner is not None
+    assert html.unescape(inner.group(1)) == shown
+
+
+@given(st.text(st.characters(codec=None), max_size=60))
+def test_an_escaped_sentence_shows_its_text_and_nothing_else(text: str) -> None:
+    shown = " ".join(clean(text).split())
+    page = PLAIN.render(escape(shown)) if shown else "<p></p>\n"
+    assert html.unescape(page) == f"<p>{shown}</p>\n"
+
+
+def test_lines_to_type_stay_one_line_each() -> None:
+    report = hostile_report(["unset A\nrm -rf /", "\u202e"], 0)
+    assert "unset A\\nrm -rf /" in render_markdown(report)
+    assert all("\n" not in line for line in report.actions)

@@ -1,0 +1,198 @@
+"""What a report says: the first screen answers alone, and the chain claims no more than the launches showed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from made_cases import KINDS, A, B, incident, one, snapshot, story
+
+from fingerprint.case import Case
+from fingerprint.diff import compare
+from fingerprint.report.build import build, of_case
+from fingerprint.report.model import Report
+from fingerprint.report.replay import replay, search_of
+from fingerprint.report.terminal import render
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_screen_says_what_how_sure_and_what_next(reports: dict[str, Report], kind: str) -> None:
+    report = reports[kind]
+    assert report.kind == kind
+    assert report.question.endswith("What changed, and did that change do it?")
+    assert report.answer.endswith(".")
+    assert report.confidence
+    assert "launch" in report.cost
+    assert report.actions or report.advice
+
+
+def test_a_culprit_has_its_number_its_interval_and_the_line_that_reverts_it(reports: dict[str, Report]) -> None:
+    report = reports["attributed"]
+    pattern = r"NCCL_PROTO=Simple explains \d+ % \[\d+, \d+\] of \+\d\.\d+ ms verify; sufficient and necessary\."
+    assert re.fullmatch(pattern, report.answer)
+    assert report.actions == ("unset NCCL_PROTO",)
+    assert report.confidence.startswith("Almost certain")
+
+
+def test_a_phantom_says_then_and_now_and_what_nobody_saw(reports: dict[str, Report]) -> None:
+    report = reports["phantom"]
+    assert "not the 10.0 ms of then" in report.answer
+    assert any("neither snapshot could see" in line for line in report.more)
+    assert any("tok/s, at accept length" in line for line in report.more)
+    assert report.break_even is not None
+    assert report.break_even.accept_length > 2.9
+    assert {one.standing for one in report.suspects} == {"ruled out"}
+    assert not report.actions
+
+
+def test_shares_come_largest_first_and_make_up_the_gap(reports: dict[str, Report]) -> None:
+    report = reports["several"]
+    assert report.answer.index("NCCL_PROTO") < report.answer.index("engine.py")
+    assert report.gap_ms is not None
+    assert sum(share.part_ms[1] for share in report.shares) == pytest.approx(report.gap_ms[1])
+
+
+def test_an_interaction_needs_only_one_of_its_lines(reports: dict[str, Report]) -> None:
+    assert "only together" in reports["interaction"].answer
+    assert "Either of these lines is enough." in reports["interaction"].advice
+
+
+def test_a_healed_gap_needs_nothing(reports: dict[str, Report]) -> None:
+    assert reports["healed"].advice[0] == "Nothing is to be reverted."
+    assert {one.standing for one in reports["healed"].suspects} == {"not judged"}
+
+
+def test_fixed_suspects_stay_suspects(reports: dict[str, Report]) -> None:
+    report = reports["not switchable"]
+    assert [one.standing for one in report.suspects] == ["cannot be switched"]
+    assert report.suspects[0].why
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_launch_that_is_named_was_launched(reports: dict[str, Report], kind: str) -> None:
+    report = reports[kind]
+    known = {launch.number for launch in report.launches}
+    assert {n for step in report.steps for n in step.launches} <= known
+    assert {n for suspect in report.suspects for n in suspect.launches} <= known
+
+
+@pytest.mark.parametrize("kind", ["attributed", "several", "interaction", "undecided"])
+def test_what_is_called_fast_although_new_was_fast_and_had_it_new(reports: dict[str, Report], kind: str) -> None:
+    report = reports[kind]
+    assert report.old_ms is not None
+    assert report.new_ms is not None
+    middle = (report.old_ms[1] + report.new_ms[1]) / 2
+    launches = {launch.number: launch for launch in report.launches}
+    seen = 0
+    for suspect in report.suspects:
+        for words, new in (("fast although it was new", True), ("slow although it was old", False)):
+            found = re.search(rf"{words} \(launch(?:es)? ([^)]+)\)", suspect.why)
+            for text in re.findall(r"\d+", found.group(1).partition(" more")[0]) if found else ():
+                launch = launches[int(text)]
+                assert (suspect.id in launch.new) is new
+                assert launch.value_ms is not None
+                assert (launch.value_ms < middle) is new
+                seen += 1
+    assert seen
+
+
+def test_never_tested_is_not_ruled_out(tmp_path: Path) -> None:
+    case, _ = incident(tmp_path / "case", one(A), launches=2)
+    report = of_case(case)
+    assert {suspect.standing for suspect in report.suspects} == {"not tested"}
+    assert "What was never tested?" in {step.question for step in report.steps}
+    assert "What was ruled out?" not in {step.question for step in report.steps}
+
+
+def test_a_launch_that_did_not_start_is_shown_with_its_reason(tmp_path: Path) -> None:
+    def fails(new: frozenset[str]) -> str | None:
+        return "these need each other" if (B in new) != ("tree:python/io.py" in new) else None
+
+    case, _ = incident(tmp_path / "case", one(A), fails=fails)
+    report = of_case(case)
+    lost = [launch for launch in report.launches if launch.value_ms is None]
+    assert all(launch.reason == "these need each other" for launch in lost)
+    assert lost
+    assert f"{len(lost)} of them without a figure" in report.cost
+
+
+def test_a_bisect_that_was_interrupted_has_a_report_too(tmp_path: Path) -> None:
+    case, _ = story(tmp_path / "case", "attributed")
+    (case.folder / "verdict.json").unlink()
+    lines = case.journal.path.read_text().splitlines()
+    case.journal.path.write_text("\n".join(lines[:5]) + "\n")
+    report = of_case(case)
+    assert report.label == "Not finished"
+    assert report.answer.startswith("No verdict yet: 4 launches so far; likeliest:")
+    assert "--resume" in report.advice[0]
+    assert "No verdict yet" in render(report)
+
+
+def test_the_replay_comes_to_the_verdict_of_the_case(cases: dict[str, Case]) -> None:
+    case = cases["attributed"]
+    replayed = replay(case.journal.case(), case.journal.trials())
+    outcome = case.outcome()
+    assert replayed.verdict.kind == outcome.kind
+    assert replayed.verdict.culprits == outcome.culprits
+    assert search_of(case.journal.case()).factors == tuple(sorted(factor.id for factor in case.journal.case().factors))
+    last = replayed.moments[-1][1]
+    assert last["NCCL_PROTO alone"] == pytest.approx(outcome.posterior[0].probability)
+
+
+def test_a_report_is_made_without_files(cases: dict[str, Case]) -> None:
+    case = cases["several"]
+    old, new = case.old, case.new
+    report = build(
+        case.outcome(),
+        case.journal.case(),
+        case.journal.trials(),
+        case.journal.end(),
+        old,
+        new,
+        compare(old, new),
+    )
+    assert report.answer == of_case(case).answer
+    assert report.moments == ()
+
+
+def test_other_output_is_said_and_not_called_settled(cases: dict[str, Case]) -> None:
+    case = cases["attributed"]
+    trials = case.journal.trials()
+    trials[2] = trials[2].model_copy(update={"figures": {**trials[2].figures, "outputs": "aa" * 32}})
+    old, new = case.old, case.new
+    report = build(case.outcome(), case.journal.case(), trials, None, old, new, compare(old, new))
+    step = next(step for step in report.steps if "same work" in step.question)
+    assert not step.settled
+    assert step.launches == (3,)
+
+
+def test_a_host_that_was_not_put_back_is_on_the_first_screen(cases: dict[str, Case]) -> None:
+    case = cases["attributed"]
+    outcome = case.outcome().model_copy(update={"host_differences": ["sysctl vm.swappiness: changed"]})
+    old, new = case.old, case.new
+    end = case.journal.end()
+    report = build(outcome, case.journal.case(), case.journal.trials(), end, old, new, compare(old, new))
+    assert "The host is not as it was before: sysctl vm.swappiness: changed" in render(report)
+
+
+def test_the_speed_of_each_side_is_accept_length_over_cycle(reports: dict[str, Report]) -> None:
+    report = reports["attributed"]
+    old, new = report.speeds
+    assert old.tokens_per_second == pytest.approx(1000 * old.accept_length / old.cycle_ms)
+    assert report.break_even is not None
+    at_break_even = 1000 * report.break_even.accept_length / new.cycle_ms
+    assert at_break_even == pytest.approx(old.tokens_per_second)
+
+
+def test_a_server_that_does_not_speculate_has_no_break_even(tmp_path: Path) -> None:
+    case, _ = story(tmp_path / "case", "attributed")
+    trials = [
+        trial.model_copy(update={"figures": {"verify_ms": trial.value_ms, "accept_length": {"unread": "no"}}})
+        for trial in case.journal.trials()
+    ]
+    old, new = snapshot({"PATH": "/bin"}), case.new
+    report = build(case.outcome(), case.journal.case(), trials, None, old, new, compare(old, new))
+    assert report.break_even is None
+    assert report.speeds == ()
+    assert [row.part for row in report.budget if row.old_ms is not None] == ["verify"]
