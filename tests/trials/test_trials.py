@@ -38,7 +38,8 @@ def test_both_ends_are_launched_proven_and_measured_and_the_live_files_stay(
 ) -> None:
     before = live_folders(incident)
     processes = processes_of(str(incident.world.root))
-    for new in (set(), None):
+    ends: tuple[set[str] | None, ...] = (set(), None)
+    for new in ends:
         answer = attempt(prepared, incident.plan(new), isolation=isolation)
         assert unproven(answer) == []
         assert len(answer["proof"]) >= len(incident.found().factors)
@@ -64,8 +65,8 @@ def test_every_factor_can_be_switched_alone_on_either_side(prepared: HostProgram
 
 
 def test_old_and_new_generate_the_same_tokens(prepared: HostProgram, incident: Incident) -> None:
-    outputs = [attempt(prepared, incident.plan(new))["figures"]["outputs"] for new in (set(), None)]
-    assert outputs[0] == outputs[1]
+    old, new = (attempt(prepared, plan)["figures"]["outputs"] for plan in (incident.plan(set()), incident.plan(None)))
+    assert old == new
 
 
 def test_a_factor_that_does_not_arrive_is_found_by_the_proof(prepared: HostProgram, incident: Incident) -> None:

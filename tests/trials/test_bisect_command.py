@@ -1,0 +1,158 @@
+"""`fingerprint bisect` as a user runs it: a real incident, a real server, and everything that can go wrong."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from incident_host import Incident, free_port, read
+from trials_host import digest_of, processes_of, scratch_directories
+
+from fingerprint.bisect.journal import Journal
+from fingerprint.reference.world import World
+
+CULPRIT = "variable:OMP_NUM_THREADS"
+SEARCHED = (CULPRIT, "flag:--decode-log-interval", "tree:README.md")
+
+
+@pytest.fixture(scope="module")
+def slow(incident: Incident, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Incident]:
+    """A host whose threads are oversubscribed: a gap that no noise of this machine hides."""
+    folder = tmp_path_factory.mktemp("slow")
+    world = World(folder / "host", "single", _seed_of(CULPRIT), models=incident.world.root / "models")
+    world.build()
+    port = free_port()
+    server = world.start(port)
+    try:
+        old = read(folder / "old.json", port, keep=["tiny-*"])
+        world.stop(server)
+        world.change()
+        server = world.start(port)
+        new = read(folder / "new.json", port)
+        yield Incident(world, old, new, folder / "old.json", folder / "new.json", server.pid, port)
+    finally:
+        world.stop(server)
+
+
+def _seed_of(culprit: str) -> int:
+    for seed in range(100):
+        if World(Path("unused"), "single", seed).truth()["culprits"] == [culprit]:
+            return seed
+    raise AssertionError(f"no seed has {culprit} as its culprit")
+
+
+def command(*words: object) -> list[str]:
+    return [sys.executable, "-m", "fingerprint", *map(str, words)]
+
+
+def bisect_words(slow: Incident, case: Path, *more: object) -> list[str]:
+    only = [word for name in SEARCHED for word in ("--only", name)]
+    return command("bisect", slow.old_path, slow.new_path, "--case", case, *only, *more)
+
+
+def run(words: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, capture_output=True, text=True, timeout=400)
+
+
+def test_the_culprit_is_named_and_the_host_is_as_before(slow: Incident, tmp_path: Path) -> None:
+    case = tmp_path / "case"
+    before = digest_of(slow.world.root / "serving")
+    processes = processes_of(str(slow.world.root))
+    done = run(bisect_words(slow, case))
+    assert done.returncode == 1, done.stderr
+    verdict = json.loads((case / "verdict.json").read_text())
+    assert verdict["kind"] == "attributed"
+    assert [culprit["factors"] for culprit in verdict["culprits"]] == [[CULPRIT]]
+    assert verdict["host_differences"] == []
+    assert verdict["host_before"] == verdict["host_after"]
+    assert "OMP_NUM_THREADS" in done.stdout
+    assert all((case / name).is_file() for name in ("old.json", "new.json", "report.md", "report.html"))
+    assert len(Journal(case / "journal.jsonl").trials()) == verdict["launches"]
+    assert digest_of(slow.world.root / "serving") == before
+    assert processes_of(str(slow.world.root)) == processes
+    assert scratch_directories() == set()
+    again = run(bisect_words(slow, case))
+    assert again.returncode == 2
+    assert "already holds a case" in again.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_stopped_at_any_moment_nothing_is_left_and_the_case_can_be_resumed(
+    slow: Incident, tmp_path: Path, number: signal.Signals
+) -> None:
+    case = tmp_path / "case"
+    processes = processes_of(str(slow.world.root))
+    planner = subprocess.Popen(bisect_words(slow, case), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(random.Random(number).uniform(1.0, 6.0))
+    planner.send_signal(number)
+    _out, complaint = planner.communicate(timeout=60)
+    if planner.returncode != 1:  # it may have come to its end first
+        expected = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143, signal.SIGKILL: -signal.SIGKILL}
+        assert planner.returncode == expected[number], complaint
+        assert "Traceback" not in complaint
+    _await_quiet(slow, processes)
+    if (case / "journal.jsonl").is_file() and planner.returncode != 1:
+        launched = [line.number for line in Journal(case / "journal.jsonl").trials()]
+        done = run(bisect_words(slow, case, "--resume"))
+        assert done.returncode == 1, done.stderr
+        numbers = [line.number for line in Journal(case / "journal.jsonl").trials()]
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert numbers[: len(launched)] == launched
+
+
+def _await_quiet(slow: Incident, processes: set[int]) -> None:
+    ended = time.monotonic() + 30
+    while time.monotonic() < ended and (processes_of(str(slow.world.root)) - processes or scratch_directories()):
+        time.sleep(0.1)
+    assert processes_of(str(slow.world.root)) == processes
+    assert scratch_directories() == set()
+
+
+def test_a_host_that_is_not_what_the_new_snapshot_says_is_refused(slow: Incident, tmp_path: Path) -> None:
+    readme = slow.world.root / "serving" / "README.md"
+    before = readme.read_bytes()
+    readme.write_bytes(before + b"\nedited since\n")
+    try:
+        done = run(bisect_words(slow, tmp_path / "case"))
+    finally:
+        readme.write_bytes(before)
+    assert done.returncode == 2
+    assert "not what the new snapshot says" in done.stderr
+    assert "README.md" in done.stderr
+    assert not (tmp_path / "case" / "journal.jsonl").exists()
+
+
+def test_snapshots_that_are_none_are_refused_in_a_sentence(slow: Incident, tmp_path: Path) -> None:
+    text = slow.old_path.read_text()
+    newer = text.replace('"schema": 1', '"schema": 99', 1)
+    files = {
+        "cut.json": (text[: len(text) // 2], "cut off or damaged"),
+        "foreign.json": ('{"name": "something else"}', "not a snapshot"),
+        "words.json": ("hello", "not a snapshot"),
+        "newer.json": (newer, "newer version"),
+        "edited.json": (text.replace("OMP_NUM_THREADS", "OMP_NUM_THREADZ"), "does not match its own id"),
+    }
+    for name, (content, words) in files.items():
+        (tmp_path / name).write_text(content)
+        done = run(command("bisect", tmp_path / name, slow.new_path, "--case", tmp_path / "case"))
+        assert done.returncode == 2, name
+        assert words in done.stderr, name
+        assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    missing = run(command("bisect", tmp_path / "missing.json", slow.new_path, "--case", tmp_path / "case"))
+    assert missing.returncode == 2
+    assert "does not exist" in missing.stderr
+    assert not (tmp_path / "case").exists()
+
+
+def test_a_factor_that_does_not_exist_is_named(slow: Incident, tmp_path: Path) -> None:
+    words = command("bisect", slow.old_path, slow.new_path, "--case", tmp_path / "case", "--only", "variable:NOPE")
+    done = run(words)
+    assert done.returncode == 2
+    assert "variable:NOPE" in done.stderr
