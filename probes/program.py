@@ -17,7 +17,7 @@ import traceback
 from typing import BinaryIO, Callable, Dict, Optional
 
 from probes import capture, measure, trial
-from probes.reading import Json
+from probes.reading import Json, end_commands
 
 Emit = Callable[[str, Json], None]
 
@@ -60,6 +60,7 @@ def serve(stdin: BinaryIO, stdout: BinaryIO, memory: int) -> None:
             for line in stdin:
                 requests.put(json.loads(line))
         finally:
+            capture.CANCELLED.set()
             trials.cancel()
             requests.put(None)
 
@@ -98,4 +99,5 @@ def main(memory: int) -> None:
     try:
         serve(sys.stdin.buffer, out, memory)
     finally:
+        end_commands()
         os._exit(0)

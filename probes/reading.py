@@ -11,14 +11,21 @@ import os
 import signal
 import stat
 import subprocess
+import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Union
 
 Json = Any
 Unread = Dict[str, str]
 
 LARGEST_TEXT_BYTES = 256 * 1024
+
+_RUNNING: Set[int] = set()
+"""Process groups of commands that are running now."""
+_GATE = threading.Lock()
+_ENDED = threading.Event()
+"""No command is started any more."""
 
 
 def unread(reason: object) -> Unread:
@@ -115,20 +122,44 @@ def run(
         other = {"user": owner.st_uid, "group": owner.st_gid, "extra_groups": []}
     environment.update(LC_ALL="C", LANGUAGE="C")
     environment.update(variables or {})
+    with _GATE:
+        if _ENDED.is_set():
+            return Finished(None, b"", f"{argv[0]} was not started: nobody waits for it any more")
+        try:
+            child = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=cwd,
+                env=environment,
+                start_new_session=True,
+                pass_fds=pass_fds,
+                **other,
+            )
+        except OSError as error:
+            return Finished(None, b"", f"{argv[0]}: {error.strerror}")
+        _RUNNING.add(child.pid)
     try:
-        child = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=cwd,
-            env=environment,
-            start_new_session=True,
-            pass_fds=pass_fds,
-            **other,
-        )
-    except OSError as error:
-        return Finished(None, b"", f"{argv[0]}: {error.strerror}")
+        return _finish(child, argv[0], deadline_s, limit, stdin)
+    finally:
+        _RUNNING.discard(child.pid)
+
+
+def end_commands() -> None:
+    """End the commands that are still running, and start no more: their readers are about to leave."""
+    _ENDED.set()
+    held = _GATE.acquire(timeout=1)
+    if held:
+        _GATE.release()
+    for group in list(_RUNNING):
+        with contextlib.suppress(OSError):
+            os.killpg(group, signal.SIGKILL)
+
+
+def _finish(
+    child: subprocess.Popen[bytes], name: str, deadline_s: float, limit: int, stdin: Optional[bytes]
+) -> Finished:
     try:
         out, err = child.communicate(stdin, timeout=deadline_s)
     except subprocess.TimeoutExpired:
@@ -141,11 +172,11 @@ def run(
         for pipe in (child.stdin, child.stdout, child.stderr):
             if pipe is not None and child.poll() is not None:
                 pipe.close()
-        return Finished(None, b"", f"{argv[0]} did not finish within {deadline_s:g} s and {fate}")
+        return Finished(None, b"", f"{name} did not finish within {deadline_s:g} s and {fate}")
     if child.returncode != 0:
         words = err.decode("utf-8", "replace").strip().splitlines()
         how = f"signal {-child.returncode}" if child.returncode < 0 else f"exit status {child.returncode}"
-        return Finished(child.returncode, out[:limit], f"{argv[0]}: {how}" + (f": {words[0][:200]}" if words else ""))
+        return Finished(child.returncode, out[:limit], f"{name}: {how}" + (f": {words[0][:200]}" if words else ""))
     if len(out) > limit:
-        return Finished(0, out[:limit], f"{argv[0]}: its output was cut at {limit} bytes")
+        return Finished(0, out[:limit], f"{name}: its output was cut at {limit} bytes")
     return Finished(0, out, None)

@@ -1,0 +1,236 @@
+"""A capture from end to end on this machine: what hangs or fails costs only itself, and nothing is left behind."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fingerprint import capture as captures
+from fingerprint.capture import Store, capture
+from fingerprint.errors import HostProgramError, TargetError
+from fingerprint.host import HostProgram, payload
+from fingerprint.targets.local import LocalTarget, ProcessChannel
+from probes import capture as probing
+from snapshots import Packages, Snapshot, Startup, load, save
+
+
+def gone(pid: int) -> bool:
+    """Whether a process ends within ten seconds (a zombie has ended)."""
+    for _ in range(1000):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@pytest.fixture
+def host() -> Iterator[HostProgram]:
+    with HostProgram(LocalTarget()) as program:
+        yield program
+
+
+def test_a_capture_has_every_section_and_makes_a_file(host: HostProgram, tmp_path: Path) -> None:
+    heard: list[str] = []
+    snapshot = capture(
+        host, {"python": sys.executable, "pid": os.getpid()}, on_section=lambda name, _section: heard.append(name)
+    )
+    assert set(heard) == set(snapshot.sections()) == set(probing.PROBES)
+    assert snapshot.packages.distributions["pytest"].version == pytest.__version__
+    assert snapshot.packages.interpreter is not None
+    assert snapshot.packages.interpreter.executable == sys.executable
+    save(snapshot, tmp_path / "a.json")
+    assert load(tmp_path / "a.json") == snapshot
+
+
+def test_two_captures_of_one_host_are_the_same(host: HostProgram) -> None:
+    wanted = {"python": sys.executable, "sections": ["packages", "startup", "host", "topology"], "pid": os.getpid()}
+    assert capture(host, wanted).id == capture(host, wanted).id
+
+
+def test_what_travels_is_small() -> None:
+    assert len(payload()) < 200_000
+
+
+def test_only_the_wanted_sections_are_read(host: HostProgram) -> None:
+    snapshot = capture(host, {"sections": ["host"]})
+    assert [name for name, section in snapshot.sections().items() if section.status != "absent"] == ["host"]
+
+
+def test_a_command_that_hangs_costs_its_own_section_and_is_not_left_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tmp_path / "bin/git"
+    fake.parent.mkdir()
+    fake.write_text(f"#!/bin/sh\necho $$ >> {tmp_path}/pids\nexec sleep 600\n")
+    fake.chmod(0o755)
+    (tmp_path / "tree/.git").mkdir(parents=True)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "tree"))
+    with HostProgram(LocalTarget()) as host:
+        snapshot = capture(host, {"python": sys.executable, "sections": ["trees", "startup", "host"], "deadline_s": 2})
+        assert (snapshot.trees.status, snapshot.trees.reason) == ("failed", "did not finish within 2 s")
+        assert (snapshot.startup.status, snapshot.host.status) == ("ok", "ok")
+    started = [int(word) for word in (tmp_path / "pids").read_text().split()]
+    assert started
+    assert all(gone(pid) for pid in started)
+
+
+def test_the_end_of_input_ends_the_program_in_the_middle_of_a_capture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tmp_path / "git"
+    fake.write_text(
+        f"#!/bin/sh\necho $$ > {tmp_path}/pid.new && mv {tmp_path}/pid.new {tmp_path}/pid\nexec sleep 600\n"
+    )
+    fake.chmod(0o755)
+    (tmp_path / "tree/.git").mkdir(parents=True)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "tree"))
+    host = HostProgram(LocalTarget())
+    program = host.greeting["pid"]
+    host._write(json.dumps({"id": 1, "call": "capture", "args": {"python": sys.executable}}).encode() + b"\n")
+    while not (tmp_path / "pid").exists():
+        time.sleep(0.01)
+    host.close()
+    assert gone(program)
+    assert gone(int((tmp_path / "pid").read_text()))
+
+
+def test_a_probe_that_fails_is_a_reason_and_the_others_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_context: dict[str, Any]) -> Any:  # noqa: ANN401
+        raise ZeroDivisionError("by nature")
+
+    monkeypatch.setitem(probing.PROBES, "gpu", fails)
+    sections: dict[str, Any] = {}
+    probing.capture(
+        {"sections": ["gpu", "host"]}, lambda _event, value: sections.update({value["name"]: value["section"]})
+    )
+    assert (sections["gpu"]["status"], sections["gpu"]["reason"]) == ("failed", "ZeroDivisionError: by nature")
+    assert sections["host"]["status"] == "ok"
+
+
+def test_an_unread_value_makes_a_section_partial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(probing.PROBES, "host", lambda _context: {"preload": {"unread": "no"}})
+    sections: dict[str, Any] = {}
+    probing.capture({"sections": ["host"]}, lambda _event, value: sections.update({value["name"]: value["section"]}))
+    assert sections["host"]["status"] == "partial"
+
+
+def test_an_answer_that_does_not_fit_is_a_failed_section() -> None:
+    section = captures._section("packages", {"distributions": 7, "status": "ok"})
+    assert isinstance(section, Packages)
+    assert section.status == "failed"
+    assert section.reason is not None
+    assert "distributions" in section.reason
+    with pytest.raises(HostProgramError, match="'nonsense' that does not exist"):
+        captures._section("nonsense", {})
+
+
+class Talking:
+    """A target on which something else than the program answers."""
+
+    name = "talking"
+
+    def __init__(self, code: str) -> None:
+        self._code = code
+
+    def start(self, _argv: list[str]) -> ProcessChannel:
+        """Start what answers."""
+        return ProcessChannel([sys.executable, "-c", self._code])
+
+
+READ = """
+import sys
+out = sys.stdin.buffer
+for _ in range(2):
+    out.read(int(out.readline()))
+nonce = out.readline().strip().decode()
+"""
+
+
+def test_whatever_else_a_host_prints_does_no_harm() -> None:
+    code = READ + (
+        "print('Welcome {to} node-x! {\"id\": 1}')\n"
+        'print(\'a prompt\' + nonce + \'{"event":"hello","value":{"python":"3","pid":1}}\', flush=True)\n'
+        'out.readline()\nprint(\'fp0000:{"id":1,"result":"forged"}\')\n'
+        'print(nonce + \'{"id":1,"result":"true"}\', flush=True)\nout.readline()\n'
+    )
+    with HostProgram(Talking(code)) as host:
+        assert host.call("capture", {}) == "true"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("import sys; sys.exit('sh: 1: python3: not found')", "python3: not found"),
+        (READ, "ended without a word"),
+        (READ + "print(nonce + '{\"event\":\"hel', end='', flush=True)", "ended without a word"),
+    ],
+)
+def test_a_program_that_ends_is_a_sentence(code: str, words: str) -> None:
+    with pytest.raises(TargetError, match=words):
+        HostProgram(Talking(code))
+
+
+def test_a_program_that_is_killed_is_a_sentence() -> None:
+    host = HostProgram(LocalTarget())
+    os.kill(host.greeting["pid"], signal.SIGKILL)
+    with pytest.raises(TargetError, match="local: the program on the host ended"):
+        host.call("capture", {})
+    host.close()
+
+
+def test_an_unknown_call_is_a_failure_of_the_call_and_not_of_the_program(host: HostProgram) -> None:
+    with pytest.raises(HostProgramError, match="KeyError"):
+        host.call("nonsense", {})
+    assert host.call("capture", {"sections": ["host"]}) == {"sections": 2}
+
+
+def test_kept_files_are_named_by_their_contents(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    name = store.put(b"a wheel's file")
+    assert name == hashlib.sha256(b"a wheel's file").hexdigest()
+    assert (store.has(name), store.get(name)) == (True, b"a wheel's file")
+    assert store.put(b"a wheel's file") == name
+    assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 1
+
+
+def test_kept_packages_go_into_the_store_as_they_come(host: HostProgram, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    snapshot = capture(host, {"python": sys.executable, "sections": ["packages"], "keep": ["iniconfig"]}, store=store)
+    files = snapshot.packages.files["iniconfig"]
+    location = Path(snapshot.packages.distributions["iniconfig"].location)
+    assert files
+    for path, digest in files.items():
+        assert store.get(digest) == (location / path).read_bytes()
+
+
+def test_the_program_runs_on_an_interpreter_without_site_packages() -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", "import sys; sys.path.insert(0, sys.argv[1]); import probes.program", "."],
+        cwd=Path(probing.__file__).parents[1], capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_snapshots_survive_the_file_whole(tmp_path: Path) -> None:
+    answer = {"files": {"x.pth": {"path": "/x.pth", "sha256": "0", "text": base64.b64encode(os.urandom(99)).decode()}}}
+    startup = Startup.model_validate({**answer, "status": "ok"})
+    snapshot = Snapshot(tool="test", taken_at="2031-01-01T00:00:00Z", target="x", startup=startup)
+    save(snapshot, tmp_path / "x.json")
+    assert load(tmp_path / "x.json") == snapshot
