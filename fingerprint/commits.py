@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING
 
 from fingerprint.errors import UsageError
 from fingerprint.knowledge import PATHS, first
+from snapshots import Tree
 
 if TYPE_CHECKING:
     from git import Repo
+
+    from fingerprint.diff import Comparison
 
 MOST = 2000
 """Commits that are looked at, on each side."""
@@ -93,6 +96,28 @@ def commits_between(clone: Path, old: str, new: str, imports: Sequence[str] = ()
             raise UsageError(f"git could not list commits in {clone}: {error.stderr.strip()}") from None
     commits = sorted((*gained, *lost), key=lambda one: (not one.imported, -one.weight, -one.at.timestamp(), one.sha))
     return Between(tuple(commits), linear=not lost, cut=more or more_lost)
+
+
+def commits_of(comparison: Comparison, clone: Path) -> Between | None:
+    """The commits behind the tree whose commit differs; None when no tree's does.
+
+    Where several trees differ, the first one that the clone knows is meant.
+
+    Raises:
+        UsageError: not a repository, or it has the commits of none of the trees.
+    """
+    moved = [one for one in comparison.differences if one.key[0] == "trees" and one.key[-1] == "commit"]
+    trouble: UsageError | None = None
+    for one in moved:
+        tree = comparison.new.trees.trees.get(one.key[2])
+        imports = tree.imports if isinstance(tree, Tree) else []
+        try:
+            return commits_between(clone, str(one.old), str(one.new), imports)
+        except UsageError as error:
+            trouble = error
+    if trouble is not None:
+        raise trouble
+    return None
 
 
 def _has(repo: Repo, sha: str) -> bool:

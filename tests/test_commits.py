@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import subprocess
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
-from fingerprint.commits import commits_between
+from fingerprint.commits import commits_between, commits_of
+from fingerprint.diff import compare
 from fingerprint.errors import UsageError
+from fingerprint.report.differences import document, markdown
+from snapshots import Snapshot, Tree, Trees
 
 WHO = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
 
@@ -80,3 +84,27 @@ def test_a_commit_that_the_clone_lacks_is_one_sentence(clone: Clone) -> None:
 def test_a_folder_that_is_no_repository_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a git repository"):
         commits_between(tmp_path / "nowhere", "a" * 40, "b" * 40)
+
+
+def test_the_commits_of_a_comparison_are_listed_with_what_they_touch(clone: Clone) -> None:
+    old = clone.commit("python/a.py", "1", "start")
+    new = clone.commit("python/layers/attention/b.py", "1", "attention \x1b[31m")
+    comparison = compare(served(old), served(new))
+    between = commits_of(comparison, clone.root)
+    text = markdown(comparison, between=between)
+    assert "1 commit between" in text
+    assert "1 file that the server imports: the attention of the verify step" in text
+    assert "\x1b" not in text
+    made = document(comparison, between)
+    assert [one.sha for one in made.commits or []] == [new]
+    assert "--repo CLONE" in markdown(comparison)
+
+
+def test_without_another_commit_there_is_nothing_to_list(clone: Clone) -> None:
+    old = clone.commit("python/a.py", "1", "start")
+    assert commits_of(compare(served(old), served(old)), clone.root) is None
+
+
+def served(commit: str) -> Snapshot:
+    trees = Trees(status="ok", trees={"/srv/tree": Tree(commit=commit, imports=["python"])})
+    return Snapshot(tool="test", taken_at=datetime(2026, 1, 1, tzinfo=timezone.utc), target="here", trees=trees)

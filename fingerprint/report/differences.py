@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, Field, JsonValue
@@ -22,11 +23,14 @@ from snapshots import Leaf, Unread
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from fingerprint.commits import Between, Commit
+
 
 SCHEMA = 1
 VALUE_LIMIT = 80
 FAMILY = 3
 """From this many packages of one family on, they are one row."""
+COMMITS_SHOWN = 10
 WORTH_A_LINE = 0.4
 """A package of this likelihood is never folded into its family."""
 
@@ -188,8 +192,10 @@ def same_words(comparison: Comparison) -> str:
 # terminal
 
 
-def terminal(comparison: Comparison, *, most: int | None = 12, opened: bool = False) -> RenderableType:
-    """The short list as a rich renderable; `most` lines, all with None."""
+def terminal(
+    comparison: Comparison, *, most: int | None = 12, opened: bool = False, between: Between | None = None
+) -> RenderableType:
+    """The short list as a rich renderable; `most` lines, all with None. `between` are the commits of a clone."""
     from rich.console import Group
     from rich.padding import Padding
     from rich.text import Text
@@ -221,17 +227,38 @@ def terminal(comparison: Comparison, *, most: int | None = 12, opened: bool = Fa
     left = 0 if most is None else max(0, len(comparison.lines()) - most)
     if left:
         parts.append(Text(f"     … and {left} less likely; --all shows them", style="dim"))
-    for heading, lines in _appendix(comparison):
+    for heading, lines in _appendix(comparison, between, opened=opened):
         parts.append(Text(heading, style="bold"))
         parts += [Padding(Text(line), (0, 0, 0, 5), expand=False) for line in lines]
     return Group(*parts)
+
+
+def _commits_heading(between: Between) -> str:
+    number = f"{'over ' if between.cut else ''}{count(len(between.commits), 'commit')} between"
+    return number if between.linear else f"{number}; the histories part, so both sides' are listed"
+
+
+def _commit_lines(between: Between, most: int | None) -> list[str]:
+    """Those that touch imported code first, with what they touch."""
+    lines = []
+    for one in between.commits[:most]:
+        touched = f"{count(len(one.imported), 'file')} that the server imports" if one.imported else "nothing imported"
+        why = f": {one.why}" if one.imported and one.why else ""
+        side = "" if between.linear else f" ({one.side} side only)"
+        lines.append(f"{one.sha[:10]} {one.at:%Y-%m-%d}{side} {clean(one.subject, 100)} [{touched}{why}]")
+    left = len(between.commits) - len(lines)
+    return [*lines, f"… and {left} more"] if left else lines
 
 
 def _colour(likelihood: float) -> str:
     return "red" if likelihood >= 0.6 else "yellow" if likelihood >= 0.3 else "dim"
 
 
-def _appendix(comparison: Comparison) -> Iterator[tuple[str, list[str]]]:
+def _appendix(comparison: Comparison, between: Between | None, *, opened: bool) -> Iterator[tuple[str, list[str]]]:
+    if between is not None:
+        yield _commits_heading(between), _commit_lines(between, None if opened else COMMITS_SHOWN)
+    elif any(one.key[0] == "trees" and one.key[-1] == "commit" for one in comparison.differences):
+        yield "Commits between", ["not listed: that needs a clone of the tree (--repo CLONE)"]
     if comparison.not_comparable:
         yield "Cannot be compared", [blind_words(item) for item in comparison.not_comparable]
     if comparison.unseen:
@@ -285,7 +312,9 @@ def _start() -> float:
 # Markdown
 
 
-def markdown(comparison: Comparison, *, most: int | None = None, opened: bool = False) -> str:
+def markdown(
+    comparison: Comparison, *, most: int | None = None, opened: bool = False, between: Between | None = None
+) -> str:
     """The short list for a ticket."""
     out = [
         f"**{md(comparison.old_id[:12])} → {md(comparison.new_id[:12])}**: {summary(comparison)}.",
@@ -304,7 +333,7 @@ def markdown(comparison: Comparison, *, most: int | None = None, opened: bool = 
     left = 0 if most is None else max(0, len(comparison.lines()) - most)
     if left:
         out.append(f"\n… and {left} less likely.")
-    for heading, lines in _appendix(comparison):
+    for heading, lines in _appendix(comparison, between, opened=opened):
         out += ["", f"**{heading}**", "", *(f"- {md(line)}" for line in lines)]
     return "\n".join(out) + "\n"
 
@@ -365,6 +394,18 @@ class DifferenceDocument(BaseModel):
     changes: list[ChangeDocument]
 
 
+class CommitDocument(BaseModel):
+    """One commit between the two sides."""
+
+    sha: str
+    subject: str
+    at: datetime
+    paths: list[str]
+    imported: list[str] = Field(description="Those of the paths that the server imports from.")
+    why: str = Field(description="The strongest topic of those paths.")
+    side: str = Field(description="new: gained; old: lost.")
+
+
 class ComparisonDocument(BaseModel):
     """What `fingerprint diff --format json` prints."""
 
@@ -377,9 +418,10 @@ class ComparisonDocument(BaseModel):
     state: list[DifferenceDocument]
     same: dict[str, int] = Field(description="Number of equal values by section.")
     unseen: dict[str, str] = Field(description="Sections that neither snapshot has, with the reason.")
+    commits: list[CommitDocument] | None = Field(description="null: no clone was given, or no commit differs.")
 
 
-def document(comparison: Comparison) -> ComparisonDocument:
+def document(comparison: Comparison, between: Between | None = None) -> ComparisonDocument:
     """The comparison as data."""
     return ComparisonDocument(
         old=comparison.old_id,
@@ -390,6 +432,19 @@ def document(comparison: Comparison) -> ComparisonDocument:
         state=[_difference(item) for item in comparison.state],
         same=comparison.same,
         unseen=comparison.unseen,
+        commits=None if between is None else [_commit(one) for one in between.commits],
+    )
+
+
+def _commit(one: Commit) -> CommitDocument:
+    return CommitDocument(
+        sha=one.sha,
+        subject=one.subject,
+        at=one.at,
+        paths=list(one.paths),
+        imported=list(one.imported),
+        why=one.why,
+        side=one.side,
     )
 
 
