@@ -245,7 +245,8 @@ class World:
         if self._models:
             shutil.copytree(self._models, self.root / "models", copy_function=_link)
         else:
-            self._run(self.python, "-m", "tinyserve.make_model", self.root / "models", variables=self._variables())
+            variables = self._variables() | {"OMP_NUM_THREADS": "2"}
+            self._run(self.python, "-m", "tinyserve.make_model", self.root / "models", variables=variables)
 
     def change(self) -> None:
         """Bring the host to its new state, in place; a running server keeps what it has loaded."""

