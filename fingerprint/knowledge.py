@@ -36,7 +36,7 @@ class Known:
 
 
 def _row(pattern: str, weight: float, text: str, source: str = JUDGEMENT, topic: str = "") -> Known:
-    return Known(re.compile(pattern, re.VERBOSE | re.IGNORECASE), weight, text, source, topic)
+    return Known(re.compile(pattern, re.VERBOSE | re.IGNORECASE | re.DOTALL), weight, text, source, topic)
 
 
 def first(table: tuple[Known, ...], name: str) -> Known | None:
