@@ -50,6 +50,8 @@ _LIMIT: Final = 40
 _GAP_LIMIT: Final = 16
 _GAP_EVIDENCE: Final = math.log(20.0)
 _NONE_CERTAIN: Final = 0.95
+_FASTER_CERTAIN: Final = 0.99
+_SEARCH_AT: Final = 0.5
 _TRUST_PRIOR: Final = 0.7
 _STRUCTURE: Final = 0.85
 
@@ -175,6 +177,7 @@ class Search:
         self._conflicts = Conflicts(self._names(), self._bundled())
         self._told: list[_Told] = []
         self._model = Model(len(self.bundles), self._weight, self.noise, then)
+        self._isolated: dict[tuple[str, tuple[int, ...], int], Bools | None] = {}
         self._state_at = -1
         self._state: _State | None = None
 
@@ -299,6 +302,8 @@ class Search:
         index = np.array([i for i, t in enumerate(self._told) if t.value is not None], float)
         when = index if None in hours else 6.0 * np.array(hours, float)
         state.data = Data(new, value, when)
+        for number, row in enumerate(new):
+            state.launched.setdefault(row.tobytes(), []).append(number)
         at_old, at_new = (int((new == end).all(axis=1).sum()) for end in ends)
         state.ends_told = (at_old, at_new)
         if not (at_old and at_new):
@@ -307,10 +312,8 @@ class Search:
         state.posterior = post
         state.claims = _claims(post)
         enough = at_old >= 2 and at_new >= 2
-        if enough and post.none >= _NONE_CERTAIN:
+        if enough and post.none + post.faster >= _NONE_CERTAIN:
             return state.finish(self._no_gap(state))
-        if enough and post.faster >= _NONE_CERTAIN:
-            return state.finish("healed")
         best = state.claims[0] if state.claims else None
         if best and post.log_gap >= _GAP_EVIDENCE and not self._missing(state, best):
             sure = self._certainty(post, best)
@@ -324,17 +327,20 @@ class Search:
                 return state.finish(kind, best)
         if len(self._told) >= state.limit:
             return state.finish("undecided")
-        if post.gap < 0.95 and at_old + at_new >= _GAP_LIMIT and len(measured) == at_old + at_new:
+        if post.gap < 0.9 and len(measured) >= _GAP_LIMIT:
             return state.finish(self._not_settled(state))
         return state
 
     def _no_gap(self, state: _State) -> Kind:
-        if self.then is None or state.posterior is None:
-            return "phantom"
+        """The new side is not slower today: because both are slow, or because both are fast."""
+        post = state.posterior
+        if post is None:
+            return "undecided"
+        if self.then is None:
+            return "healed" if post.faster >= _FASTER_CERTAIN else "phantom"
         middle = 0.5 * (self.then.old_ms + self.then.new_ms)
-        today = state.posterior.none_points.quantiles(state.posterior.none_points.old)[1]
-        slow = today > middle if self.then.gap_ms > 0 else today < middle
-        return "phantom" if slow else "healed"
+        points = post.none_points if post.none >= post.faster else post.gap_points
+        return "healed" if points.quantiles(points.old)[1] < middle else "phantom"
 
     def _not_settled(self, state: _State) -> Kind:
         post, data = state.posterior, state.data
@@ -358,7 +364,10 @@ class Search:
             parts = [(side, (i,)) for i in c for side in ("sufficient", "necessary")]
         out = []
         for side, columns in parts:
-            row = self._isolating(side, columns)
+            key = (side, columns, len(self._conflicts.failed))
+            if key not in self._isolated:
+                self._isolated[key] = self._isolating(side, columns)
+            row = self._isolated[key]
             if row is not None:
                 out.append((side, columns, row))
         return out
@@ -396,12 +405,12 @@ class Search:
             return []
         out = []
         for side, _, row in self._needed(claim):
-            at = (data.new == row).all(axis=1)
             expected = self._level(post, claim, row)
             other = 0.0 if side == "sufficient" else 1.0
             if abs(expected - other) < 0.15:
                 continue
-            if not at.any() or self._log_ratio(state, at, expected, other) <= 0:
+            at = state.launched.get(row.tobytes())
+            if at is None or self._log_ratio(state, at, expected, other) <= 0:
                 out.append(row)
         return out
 
@@ -423,11 +432,13 @@ class Search:
         first, second = bool(row[post.first[claim.row]]), bool(row[post.second[claim.row]])
         return float(LEVELS[LEVEL_OF[shape, 2 * first + second]])
 
-    def _log_ratio(self, state: _State, at: Bools, expected: float, other: float) -> float:
+    def _log_ratio(self, state: _State, at: list[int], expected: float, other: float) -> float:
         post, data = state.posterior, state.data
         if post is None or data is None:
             return 0.0
-        low, gap, sigma = _centre(post.gap_points)
+        if state.centre is None:
+            state.centre = _centre(post.gap_points)
+        low, gap, sigma = state.centre
         value = data.value[at]
         width = np.full(value.size, sigma)
         here = self.noise.log_density(value - low - gap * expected, width)
@@ -445,7 +456,7 @@ class Search:
         if not told[1]:
             return high
         post = state.posterior
-        if post is None or post.gap < 0.5:
+        if post is None or post.gap < _SEARCH_AT:
             # Is it there at all? Both ends, ABBA.
             if told[0] != told[1]:
                 return low if told[0] < told[1] else high
@@ -603,6 +614,19 @@ class Search:
             return [(low, mid, high), (1 - high, 1 - mid, 1 - low)]
         return [(low, mid, high)]
 
+    def estimate(self) -> Estimate:
+        """What the search is going to cost, before its first launch."""
+        worst = self.budget.limit(_LIMIT)
+        launches = min(4.0 + math.log2(max(len(self.bundles), 1)) + 1.5, float(worst))
+        minutes = self.budget.minutes_per_launch
+        return Estimate(
+            launches=launches,
+            worst=worst,
+            minutes=launches * minutes,
+            worst_minutes=worst * minutes,
+            smallest_effect=_smallest(self.noise.relative, 2, 2),
+        )
+
     def verdict(self) -> Verdict:
         """What is known so far, or the answer."""
         state = self._now()
@@ -731,6 +755,8 @@ class _State:
         self.named: _Claim | None = None
         self.scale: _Scale | None = None
         self.wanted: dict[bytes, float] | None = None
+        self.launched: dict[bytes, list[int]] = {}
+        self.centre: tuple[float, float, float] | None = None
 
     def finish(self, kind: Kind, named: _Claim | None = None) -> _State:
         self.done, self.kind, self.named = True, kind, named
