@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import Any, Dict, List, Pattern, Tuple
+from typing import Any, Dict, List, Optional, Pattern, Tuple
 
 from probes.reading import Json, read_bytes, unread
 
@@ -41,13 +41,13 @@ def read(context: Dict[str, Any]) -> Json:
     serving = context.get("serving")
     if not serving:
         return {"status": "absent", "reason": "no server runs here"}
-    path = context["ask"].get("log")
+    path = place = context["ask"].get("log")
     if not path:
-        path = _path(serving["pid"])
+        path, place = _output(serving["pid"])
         if path is None:
             return {"status": "absent", "reason": "the server's output goes to no file; name one with --log"}
     try:
-        head, tail = _ends(path)
+        head, tail = _ends(place)
     except OSError as error:
         return {"status": "failed", "reason": unread(error)["unread"]}
     keeper = context["keeper"]
@@ -59,15 +59,16 @@ def read(context: Dict[str, Any]) -> Json:
     }
 
 
-def _path(pid: int) -> Any:  # noqa: ANN401 - a path or None
+def _output(pid: int) -> Tuple[Optional[str], str]:
+    """The file that a process writes its output to: its name, and a way that leads to it even when it was deleted."""
     for number in (1, 2):
         place = f"/proc/{pid}/fd/{number}"
         try:
             if stat.S_ISREG(os.stat(place).st_mode):
-                return os.readlink(place)
+                return os.readlink(place), place
         except OSError:
             continue
-    return None
+    return None, ""
 
 
 def _ends(path: str) -> Tuple[str, str]:

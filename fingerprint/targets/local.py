@@ -40,12 +40,12 @@ class ProcessChannel:
         """End its input and wait; what does not end by itself is killed."""
         with contextlib.suppress(BrokenPipeError):
             self.stdin.close()
+        self.stdout.close()  # nobody reads any more: a command in the middle of an answer must not wait for us
         try:
             self._process.wait(self._patience_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self.stdout.close()
         self._complaints.close()
 
     def complaint(self) -> str:

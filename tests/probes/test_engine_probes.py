@@ -192,8 +192,8 @@ LOG = """\
 [2031-01-01 00:00:00] Attention backend not specified. Use fa3 backend by default.
 [2031-01-01 00:00:01 TP0] sglang is using nccl==2.28.9
 [2031-01-01 00:00:01 TP0] Custom allreduce is disabled because your platform lacks GPU P2P capability.
-[2031-01-01 00:00:02 TP0] Capture target verify CUDA graph begin. backend=full, bs=[1, 2], avail mem=97.49 GB
-[2031-01-01 00:00:03 TP0] Decode batch, #running-req: 1, accept len: 2.00, cuda graph: False, throughput (token/s): 12.33
+[2031-01-01 00:00:02 TP0] Capture target verify CUDA graph begin. backend=full, bs=[1, 2], avail mem=9 GB
+[2031-01-01 00:00:03 TP0] Decode batch, #running-req: 1, accept len: 2.0, cuda graph: False, throughput (token/s): 12.33
 [2031-01-01 00:00:04 TP0] Decode batch, #running-req: 1, accept len: 2.10, cuda graph: True, throughput (token/s): 94.00
 """
 
