@@ -225,17 +225,6 @@ def owner_by_directory(inside: str, names: list[str]) -> str | None:
 
 
 @_rule
-def _an_engine_moves_its_defaults(scene: Scene) -> Iterator[tuple[Key, Key]]:
-    """Resolved arguments and late variables that nothing in the launch changed follow from the engine."""
-    engine = scene.engine()
-    if engine is None:
-        return
-    for key, item in scene.differences.items():
-        if key[:2] == ("server", "arguments") or (key[:2] == ("server", "variables") and item.factor is None):
-            yield key, engine.key
-
-
-@_rule
 def _parallelism_makes_processes(scene: Scene) -> Iterator[tuple[Key, Key]]:
     """Ranks come and go with the number of ranks asked for."""
     for flag in ("--tp-size", "--tp", "--tensor-parallel-size", "--dp-size", "--dp", "--pp-size"):
@@ -256,9 +245,47 @@ _BRINGS: tuple[tuple[str, str], ...] = (
     (r"host/cpu/(isolated|nohz_full|mitigations/.*)", r"host/command_line"),
     (r"topology/devices/.*/iommu", r"host/command_line"),
     (r"limits/cpus", r"limits/cgroup_levels/.*/cpu.*"),
+    (r"nccl/(loaded|installed|pinned)/.*|log/facts/nccl", r"packages/distributions/nvidia-nccl-.*"),
+    (r"nccl/settings/.*", r"nccl/files/.*"),
+    (
+        r"log/running/graph|log/facts/(graphs|verify graph|graph addresses)",
+        r"server/flags/--(.*cuda-graph.*|enforce-eager)",
+    ),
+    (r"log/facts/attention backend", r"server/flags/--.*attention-backend"),
+    (r"log/facts/.*all-reduce.*", r"server/(flags/--.*(all-?reduce|symm|p2p).*|variables/.*ALL_?REDUCE.*)"),
+    (r"log/facts/moe config", r"packages/distributions/triton"),
+    (r"models/models/target", r"server/flags/--(model-path|model|revision)"),
+    (r"models/models/draft", r"server/flags/--speculative-draft-model.*"),
+    (r"models/models/token map", r"server/flags/--speculative-token-map"),
     (r"limits/memory_bytes", r"limits/cgroup_levels/.*/memory.*"),
 )
 """Consequence and cause, as patterns of names."""
+
+
+@_rule
+def _a_variable_is_what_nccl_goes_by(scene: Scene) -> Iterator[tuple[Key, Key]]:
+    """An NCCL setting that a variable brought."""
+    for key in scene.differences:
+        if key[:2] == ("nccl", "settings"):
+            yield key, ("server", "variables", key[2])
+
+
+@_rule
+def _a_path_follows_the_variable_that_holds_it(scene: Scene) -> Iterator[tuple[Key, Key]]:
+    """A cache moved because a variable that names its directory did, or because the engine puts it elsewhere."""
+    variables = [item for key, item in scene.differences.items() if key[:2] == ("server", "variables")]
+    engine = scene.engine()
+    for key, item in scene.differences.items():
+        if key[0] == "caches" and key[-1] == "path":
+            sides = [(str(path), side) for path, side in ((item.old, "old"), (item.new, "new")) if path]
+            for variable in variables:
+                named = [str(getattr(variable, side) or "") for _, side in sides]
+                if any(
+                    len(value) > 1 and path.startswith(value) for value, (path, _) in zip(named, sides, strict=True)
+                ):
+                    yield key, variable.key
+            if engine is not None:
+                yield key, engine.key
 
 
 @_rule
@@ -271,3 +298,15 @@ def _what_one_setting_brings(scene: Scene) -> Iterator[tuple[Key, Key]]:
             for name, key in names.items():
                 if re.fullmatch(effects, name):
                     yield key, causes[0]
+
+
+@_rule
+def _an_engine_moves_its_defaults(scene: Scene) -> Iterator[tuple[Key, Key]]:
+    """Resolved arguments and late variables that nothing in the launch changed follow from the engine."""
+    engine = scene.engine()
+    if engine is None:
+        return
+    for key, item in scene.differences.items():
+        late = key[:2] == ("server", "variables") and item.factor is None
+        if key[:2] == ("server", "arguments") or late or key[:2] == ("log", "facts"):
+            yield key, engine.key

@@ -219,6 +219,22 @@ def _left_on(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
             yield f"server/variables/{name}", f"{name}={value} is set: {meaning}."
 
 
+@_rule(
+    "FP107",
+    "a configuration file that NCCL reads",
+    source="aicad-nccl-optimization#1, deep-learning-containers#4756",
+    advice="read it as part of the launch; images bring such files along",
+)
+def _hidden_nccl_file(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    for source, file in snapshot.nccl.files.items():
+        text = file.text if isinstance(file.text, str) else ""
+        names = [
+            line.partition("=")[0].strip() for line in text.splitlines() if "=" in line and not line.startswith("#")
+        ]
+        if names:
+            yield f"nccl/files/{source}", f"NCCL reads {file.path}, which sets {', '.join(names)}."
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # Packages and libraries: FP201 and following
 
@@ -324,8 +340,20 @@ def _other_nccl(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     foreign = [path for path in paths if "nvidia/nccl/" not in path]
     if installed and foreign:
         yield "server/libraries/libnccl.so.2", f"The server has {foreign[0]} mapped, not the one of {installed[0]}."
+    versions = {version.partition("+")[0] for copies in _loaded_nccl(snapshot) for version in copies}
+    known = {name: text for name, text in snapshot.nccl.installed.items() if text not in versions}
+    if versions and known and len(known) == len(snapshot.nccl.installed):
+        shown = ", ".join(f"{name} {text}" for name, text in known.items())
+        yield "nccl/loaded", f"The server runs NCCL {', '.join(sorted(versions))}; installed is {shown}."
     if len(paths) > 1:
         yield "server/libraries/libnccl.so.2", f"The server has {len(paths)} copies of NCCL mapped: {', '.join(paths)}."
+
+
+def _loaded_nccl(snapshot: Snapshot) -> Iterator[list[str]]:
+    """The versions of NCCL that each process has mapped, as far as they could be read."""
+    for copies in snapshot.nccl.loaded.values():
+        if isinstance(copies, dict):
+            yield [text for text in copies.values() if isinstance(text, str)]
 
 
 @_rule(
@@ -357,6 +385,10 @@ _TUNED = re.compile(r".*/configs/triton_(\d+)_(\d+)_(\d+)/.+\.json")
     advice="tune for it, or use the Triton that the engine was tuned with",
 )
 def _untuned(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    said = snapshot.log.facts.get("moe config")
+    if said:
+        yield "log/facts/moe config", f"The server's log says: {said[0]}"
+        return
     dist = snapshot.packages.distributions.get("triton")
     running = version(str(dist.version)) if dist is not None else None
     paths = [path for files in snapshot.packages.files.values() for path in files if _TUNED.fullmatch(path)]
@@ -411,7 +443,10 @@ def _graphs_off(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
         if _argument(snapshot, name) is True:
             yield f"server/arguments/{name}", f"The server runs without CUDA graphs ({name})."
             return
-    for name, value in sorted({**_launch(snapshot)}.items()):
+    if snapshot.log.running.graph is False:
+        yield "log/running/graph", "The last decode line of the log says that CUDA graphs are not used."
+        return
+    for name, value in sorted(_launch(snapshot).items()):
         if re.fullmatch(r"VLLM_USE_BREAKABLE_CUDAGRAPH|SGLANG_USE_BREAKABLE_CUDA_GRAPH", name) and value == "0":
             yield f"server/variables/{name}", f"{name}=0 turns CUDA graphs off or changes their kind."
 

@@ -28,6 +28,8 @@ from snapshots import (
     Leaf,
     Library,
     LocalFile,
+    Model,
+    Nccl,
     Packages,
     Section,
     Server,
@@ -679,3 +681,70 @@ def _host(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
             yield replace(difference, title="kernel command line", details=tuple(words))
         else:
             yield difference
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# NCCL and models
+
+
+@_shows("nccl")
+def _nccl(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
+    """A setting and where it comes from are one difference."""
+    old, new = _sides(pair, Nccl)
+    settings: dict[str, list[Change]] = {}
+    rest: list[Change] = []
+    for change in changes:
+        if change.key[1] in {"settings", "origins"}:
+            settings.setdefault(change.key[2], []).append(change)
+        else:
+            rest.append(change)
+    for name, members in settings.items():
+        was, now = old.settings.get(name), new.settings.get(name)
+        origins = [side.origins.get(name) for side in (old, new)]
+        moved = origins[0] != origins[1] and None not in origins
+        yield Difference(
+            key=("nccl", "settings", name),
+            verdict=judge(was, now) if was != now else "changed",
+            old=was,
+            new=now,
+            title=f"NCCL goes by {name}",
+            note=f"from {origins[0]}, then from {origins[1]}" if moved else f"from {origins[1] or origins[0]}",
+            changes=tuple(members),
+        )
+    yield from general(pair, rest)
+
+
+@_shows("models")
+def _models(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
+    """One difference for each model, with the files that differ."""
+    of: dict[str, list[Change]] = {}
+    rest: list[Change] = []
+    for change in changes:
+        if change.key[1] == "models":
+            of.setdefault(change.key[2], []).append(change)
+        else:
+            rest.append(change)
+    for role, members in of.items():
+        sides = [found(side, ("models", role)) for side in (pair.old, pair.new)]
+        files = sorted({change.key[4] for change in members if change.key[3:4] == ("files",)})
+        others = [change for change in members if change.key[3:4] != ("files",)]
+        yield Difference(
+            key=("models", "models", role),
+            verdict=_presence(*sides),
+            old=_model_words(sides[0]),
+            new=_model_words(sides[1]),
+            title=f"{role} model",
+            note=f"{len(files)} files differ" if files and None not in sides else "",
+            details=(
+                *(f"{'.'.join(change.key[3:])}: {_shown(change.old)} \u2192 {_shown(change.new)}" for change in others),
+                *files,
+            ),
+            changes=tuple(members),
+        )
+    yield from general(pair, rest)
+
+
+def _model_words(model: object) -> str | None:
+    if not isinstance(model, Model):
+        return None
+    return f"{model.name} ({model.revision[:12]})" if model.revision else model.name

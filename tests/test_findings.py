@@ -21,11 +21,15 @@ from snapshots import (
     Host,
     Library,
     Limits,
+    Log,
     Measured,
+    Nccl,
+    NcclFile,
     NumaNode,
     Packages,
     PciDevice,
     Process,
+    Running,
     Section,
     Server,
     Snapshot,
@@ -96,6 +100,10 @@ TUNED = {"sglang": {"sglang/srt/layers/moe/configs/triton_3_5_1/E=8,N=128.json":
 
 def draft_accepting(length: float) -> Measured:
     return Measured(metric="verify_ms", value=20.0, source="timer", accept_length=length)
+
+
+def configured(text: str) -> Nccl:
+    return Nccl(status="ok", files={"system": NcclFile(path="/etc/nccl.conf", text=text)})
 
 
 def board(**values: object) -> Gpus:
@@ -224,6 +232,7 @@ CASES: dict[str, tuple[Snapshot, Snapshot]] = {
 
 
 CASES |= {
+    "FP107": (snapshot(nccl=configured("NCCL_IB_USE_INLINE=1\n")), snapshot(nccl=configured("# NCCL_PROTO=LL\n"))),
     "FP401": (
         snapshot(gpu=board(pcie_width=8, pcie_width_max=16)),
         snapshot(gpu=board(pcie_width=16, pcie_width_max=16)),
@@ -290,6 +299,26 @@ def test_a_rule_finds_its_fault_and_keeps_silent_without_it(code: str) -> None:
     fault, right = CASES[code]
     assert code in codes(fault)
     assert code not in codes(right)
+
+
+@pytest.mark.parametrize(
+    ("code", "fault"),
+    [
+        (
+            "FP206",
+            snapshot(nccl=Nccl(status="ok", loaded={"rank 0": {"/x": "2.30.4+cuda13"}}, installed={"n": "2.27.5"})),
+        ),
+        ("FP208", snapshot(log=Log(status="ok", facts={"moe config": ["Using default MoE kernel config."]}))),
+        ("FP301", snapshot(log=Log(status="ok", running=Running(graph=False)))),
+    ],
+)
+def test_what_the_server_or_its_libraries_say_counts_too(code: str, fault: Snapshot) -> None:
+    assert code in codes(fault)
+
+
+def test_an_nccl_of_the_installed_version_is_no_finding() -> None:
+    loaded = {"rank 0": {"/x": "2.27.5+cuda12.9"}}
+    assert codes(snapshot(nccl=Nccl(status="ok", loaded=loaded, installed={"n": "2.27.5"}))) == set()
 
 
 def test_every_rule_has_a_case_and_an_entry_in_the_documentation() -> None:

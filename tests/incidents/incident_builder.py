@@ -25,11 +25,18 @@ from snapshots import (
     Library,
     Limits,
     LocalFile,
+    Log,
     Measured,
+    Model,
+    ModelFile,
+    Models,
+    Nccl,
+    NcclFile,
     NumaNode,
     Packages,
     PciDevice,
     Process,
+    Running,
     Server,
     Snapshot,
     Startup,
@@ -177,6 +184,10 @@ class World:
     cpu_max: str = "max 100000"
     cpus: float = 64.0
     shared_memory_bytes: int = 64 * 2**30
+    nccl_file: str = ""
+    draft: dict[str, str] = field(default_factory=lambda: {"config.json": "a", "model.safetensors": "b"})
+    """Files of the draft model and what stands for their contents."""
+    log: dict[str, list[str]] = field(default_factory=dict)
 
     def flag(self, name: str, *words: str) -> None:
         """Set a flag, or give it other words."""
@@ -208,6 +219,9 @@ class World:
             "topology": self._topology(),
             "host": self._host(),
             "limits": self._limits(),
+            "nccl": self._nccl(),
+            "models": self._models(),
+            "log": Log(status="ok", facts=self.log, running=Running(graph="--disable-cuda-graph" not in self.flags)),
         }
         measured = None
         if self.accept_length is not None:
@@ -351,6 +365,38 @@ class World:
         }
         cpu = Cpu(model="EPYC 9354", microcode="0xa101148", online="0-63", governors=[self.governor])
         return Host.model_validate({"status": "ok", "cpu": cpu, "sysctls": self.sysctls, **usual, **self.machine})
+
+    def _nccl(self) -> Nccl:
+        files = {"system": NcclFile(path="/etc/nccl.conf", text=self.nccl_file)} if self.nccl_file else {}
+        lines = [line.partition("=") for line in self.nccl_file.splitlines()]
+        settings = {name: value for name, _, value in lines}
+        origins = dict.fromkeys(settings, "system")
+        variables = {name: value for name, value in {**self.launch, **self.late}.items() if name.startswith("NCCL_")}
+        version = self.installed["nvidia-nccl-cu12"]
+        copies = {f"{SITE}/nvidia/nccl/lib/libnccl.so.2": f"{version}+cuda12.8"}
+        return Nccl.model_validate(
+            {
+                "status": "ok",
+                "settings": {**settings, **variables},
+                "origins": {**origins, **dict.fromkeys(variables, "variable")},
+                "files": files,
+                "loaded": dict.fromkeys(("launcher", "rank 0", "rank 1"), copies),
+                "installed": {"nvidia-nccl-cu12": version},
+            }
+        )
+
+    def _models(self) -> Models:
+        files = {name: ModelFile(size_bytes=100, sha256=digest(text)) for name, text in self.draft.items()}
+        weights = {"model.safetensors": ModelFile(size_bytes=1000, header=digest("target"))}
+        return Models.model_validate(
+            {
+                "status": "ok",
+                "models": {
+                    "target": Model.model_validate({"name": "/models/target", "files": weights}),
+                    "draft": Model.model_validate({"name": "/models/draft-eagle3", "files": files}),
+                },
+            }
+        )
 
     def _limits(self) -> Limits:
         level = CgroupLevel(path="/server", settings={"cpu.max": self.cpu_max, "cpu.weight": "100"})

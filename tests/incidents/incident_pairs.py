@@ -129,6 +129,7 @@ def _nccl_forced_by_an_image(old: World, new: World) -> None:
 def _no_tuned_configuration(old: World, new: World) -> None:
     old.installed |= {"sglang": "0.4.6", "torch": "2.6.0", "triton": "3.2.0"}
     new.installed |= {"sglang": "0.4.7", "torch": "2.7.1", "triton": "3.3.1"}
+    new.log["moe config"] = ["Using default MoE kernel config. Performance might be sub-optimal!"]
 
 
 @_incident("vllm-project/vllm#39965", "package:vllm")
@@ -295,6 +296,22 @@ def _governor(_old: World, new: World) -> None:
 @_incident("vllm-project/vllm#1125", "limits/shared_memory_bytes")
 def _small_shared_memory(_old: World, new: World) -> None:
     new.shared_memory_bytes = 64 * 2**20
+
+
+@_incident("aicad-nccl-optimization#1", "nccl/files/system", "nccl/settings/NCCL_IB_USE_INLINE")
+def _left_in_an_image(_old: World, new: World) -> None:
+    new.nccl_file = "NCCL_IB_USE_INLINE=1\n"
+
+
+@_incident("deep-learning-containers#4756", "nccl/files/system", "nccl/settings/NCCL_SOCKET_IFNAME")
+def _the_wrong_interface(_old: World, new: World) -> None:
+    new.nccl_file = "NCCL_SOCKET_IFNAME=^docker0\n"
+
+
+@_incident("NeMo-RL#3960", "models/models/draft")
+def _draft_configuration(old: World, new: World) -> None:
+    new.draft["config.json"] = "max_position_embeddings 2048"
+    old.accept_length, new.accept_length = 3.1, 1.4
 
 
 @_incident("ollama/ollama#17916", "limits/cgroup_levels/0/settings/cpu.max", "limits/cpus", kind="interaction")
