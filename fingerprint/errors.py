@@ -7,6 +7,8 @@
     ├── HostProgramError          the program on the host answered with a failure
     ├── LaunchError               a server that did not start, become ready or answer
     ├── CaseError                 a case folder that cannot be used
+    ├── BundleError               a bundle that cannot be made, read safely or believed
+    ├── HistoryError              a history that cannot be used, or has no such record
     └── UsageError                options that do not go together
 
 A message names the thing, the reason and the next step. Faults of the code itself are ordinary Python errors and are
@@ -52,6 +54,14 @@ class LaunchError(FingerprintError):
 
 class CaseError(FingerprintError):
     """A case folder is missing, incomplete, or belongs to another run."""
+
+
+class BundleError(FingerprintError):
+    """A bundle cannot be made, cannot be read safely, or is not what it was made as."""
+
+
+class HistoryError(FingerprintError):
+    """A history folder cannot be used, or holds no record of that name or time."""
 
 
 class UsageError(FingerprintError):
