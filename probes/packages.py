@@ -14,10 +14,9 @@ import io
 import json
 import os
 import re
-import stat as stat_module
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Pattern, Tuple
 
+from probes import digests
 from probes.interpreter import Interpreter, deduce
 from probes.reading import Json, read_bytes, read_text, unread
 from probes.secrets import Keeper
@@ -27,7 +26,7 @@ _LARGEST_RECORD_BYTES = 64 << 20
 _KEPT_BYTES = 256 << 20
 """A distribution larger than this is not copied."""
 _THREADS = 2
-_CHUNK = 1 << 20
+_DIGEST_BYTES = {"sha256": 32, "sha384": 48, "sha512": 64}
 
 # Written by the installer, not shipped in the wheel.
 _INSTALLER_FILES = {"INSTALLER", "RECORD", "REQUESTED", "direct_url.json", "uv_build.json", "uv_cache.json"}
@@ -78,7 +77,9 @@ def read(context: Dict[str, Any]) -> Json:
     chosen = {name: _winner(several) for name, several in candidates.items()}
     patterns = [word if any(mark in word for mark in "*?[") else canonical(word) for word in ask.get("keep") or []]
     extra = _extra_files(list(chosen.values())) if ask.get("verify") or patterns else {}
-    checks = _verify(list(chosen.values()), extra) if ask.get("verify") else {}
+    checks: Dict[str, Dict[str, Json]] = {}
+    if ask.get("verify"):
+        checks = _verify(list(chosen.values()), extra, ask.get("verified") or {}, int(ask.get("threads") or _THREADS))
     distributions: Dict[str, Json] = {}
     files: Dict[str, Dict[str, str]] = {}
     unkept: Dict[str, str] = {}
@@ -183,10 +184,12 @@ def _metadata(site: str, directory: str) -> Found:
 def record_rows(text: str) -> Iterator[Row]:
     """The lines of a RECORD; what cannot be verified has no algorithm, and no line can spoil the others."""
     for line in text.splitlines():
-        try:
-            cells = next(csv.reader(io.StringIO(line)))
-        except (csv.Error, StopIteration):
-            continue
+        cells = line.split(",")
+        if '"' in line:
+            try:
+                cells = next(csv.reader(io.StringIO(line)))
+            except (csv.Error, StopIteration):
+                continue
         if len(cells) > 3:  # a comma that was not quoted
             cells = [",".join(cells[:-2]), *cells[-2:]]
         cells += [""] * (3 - len(cells))
@@ -198,10 +201,10 @@ def record_rows(text: str) -> Iterator[Row]:
 
 def _digest(text: str) -> Tuple[Optional[str], str]:
     algorithm, mark, value = text.partition("=")
-    if not mark or algorithm not in {"sha256", "sha384", "sha512"}:
+    length = _DIGEST_BYTES.get(algorithm, 0)
+    if not mark or not length:
         return None, ""
-    length = hashlib.new(algorithm).digest_size
-    if re.fullmatch(f"[0-9a-fA-F]{{{2 * length}}}", value):
+    if len(value) == 2 * length and re.fullmatch("[0-9a-fA-F]+", value):
         return algorithm, value.lower()
     try:
         raw = base64.urlsafe_b64decode(value + "=" * (-len(value) % 4))
@@ -302,67 +305,91 @@ def _matching_files(found: Found) -> int:
     matching = 0
     for row in [row for row in found.rows or [] if row.path.endswith(".py") and row.algorithm][:50]:
         try:
-            matching += _file_digest(os.path.join(found.site, row.path), row.algorithm or "sha256")[0] == row.digest
+            matching += digests.of_file(os.path.join(found.site, row.path), row.algorithm or "sha256")[0] == row.digest
         except OSError:  # noqa: PERF203 - one unreadable file must not lose the others
             continue
     return matching
 
 
-def _file_digest(path: str, algorithm: str = "sha256") -> Tuple[str, int]:
-    """Digest and size of a regular file."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        about = os.fstat(handle)
-        if not stat_module.S_ISREG(about.st_mode):
-            raise OSError("not a regular file")
-        digest = hashlib.new(algorithm)
-        size = 0
-        while True:
-            chunk = os.read(handle, _CHUNK)
-            if not chunk:
-                return digest.hexdigest(), size
-            digest.update(chunk)
-            size += len(chunk)
-    finally:
-        os.close(handle)
+class _Files(NamedTuple):
+    """The files of one distribution that verification looks at."""
+
+    rows: List[Row]
+    extra: List[str]
+    stat: str
+    """SHA-256 of what the kernel says of all of them without reading one: as long as it is the same, so are they."""
+    sizes: Dict[str, int]
 
 
-def _verify(founds: List[Found], extra: Dict[str, List[str]]) -> Dict[str, Dict[str, Json]]:
-    """Name -> `contents` and `altered`, for all distributions, on two threads."""
-    with ThreadPoolExecutor(_THREADS) as pool:
-        checks = pool.map(lambda one: _check(one, extra.get(one.name, [])), founds)
-        return dict(zip((one.name for one in founds), checks))
+def _verify(
+    founds: List[Found], extra: Dict[str, List[str]], known: Dict[str, Json], threads: int
+) -> Dict[str, Dict[str, Json]]:
+    """Name -> `contents`, `altered` and `stat`; what is `known` for the same `stat` is not read again."""
+    looked = {one.name: _look(one, extra.get(one.name, [])) for one in founds if one.rows is not None}
+    fresh = [one for one in founds if one.name in looked and not _is_known(known.get(one.name), looked[one.name].stat)]
+    jobs: List[digests.Job] = []
+    for one in fresh:
+        files = looked[one.name]
+        for path, algorithm in [(row.path, row.algorithm) for row in files.rows] + [
+            (path, None) for path in files.extra
+        ]:
+            jobs.append(digests.Job(files.sizes.get(path, 0), os.path.join(one.site, path), algorithm or "sha256"))
+    answers = digests.of_files(jobs, threads)
+    checks: Dict[str, Dict[str, Json]] = {}
+    for one in founds:
+        if one.name not in looked:
+            checks[one.name] = {"contents": unread("it has no RECORD")}
+        elif one in fresh:
+            checks[one.name] = {**_compare(one, looked[one.name], answers), "stat": looked[one.name].stat}
+        else:
+            checks[one.name] = {name: known[one.name][name] for name in ("contents", "altered", "stat")}
+    return checks
 
 
-def _check(found: Found, extra: List[str]) -> Dict[str, Json]:
-    if found.rows is None:
-        return {"contents": unread("it has no RECORD")}
+def _is_known(known: Json, stat: str) -> bool:
+    return isinstance(known, dict) and known.get("stat") == stat and isinstance(known.get("contents"), str)
+
+
+def _look(found: Found, extra: List[str]) -> _Files:
+    rows = [row for row in found.rows or [] if not row.path.endswith(".pyc")]
+    lines: List[str] = []
+    sizes: Dict[str, int] = {}
+    for path in [row.path for row in rows] + extra:
+        try:
+            about = os.stat(os.path.join(found.site, path))
+        except OSError:  # noqa: PERF203 - each file for itself
+            lines.append(f"{path} missing")
+        else:
+            sizes[path] = about.st_size
+            lines.append(f"{path} {about.st_ino} {about.st_size} {about.st_mtime_ns} {about.st_ctime_ns}")
+    digest = hashlib.sha256("\n".join(sorted(lines)).encode("utf-8", "surrogateescape")).hexdigest()
+    return _Files([row for row in rows if _place_independent(row.path) is not None], extra, digest, sizes)
+
+
+def _compare(found: Found, files: _Files, answers: Dict[str, digests.Answer]) -> Dict[str, Json]:
+    """What was read against what RECORD says."""
     lines: List[str] = []
     altered: Dict[str, str] = {}
-    for row in found.rows:
-        place = _place_independent(row.path)
-        path = os.path.join(found.site, row.path)
-        if place is None:
-            if row.algorithm and not row.path.endswith(".pyc") and not os.path.lexists(path):
-                altered[row.path] = "missing"
-            continue
-        try:
-            digest, size = _file_digest(path, row.algorithm or "sha256")
-        except FileNotFoundError:
+    for row in found.rows or []:
+        # Of scripts only the presence counts: their first line names the environment.
+        script = _place_independent(row.path) is None and row.algorithm and not row.path.endswith(".pyc")
+        if script and not os.path.lexists(os.path.join(found.site, row.path)):
             altered[row.path] = "missing"
-            continue
-        except OSError as error:
-            altered[row.path] = unread(error)["unread"]
-            continue
-        lines.append(f"{place} {digest}")
-        if row.algorithm and digest != row.digest:
-            altered[row.path] = "S5" if row.size is not None and size != row.size else "5"
-    for path in extra:
+    for row in files.rows:
+        answer = answers[os.path.join(found.site, row.path)]
+        if isinstance(answer, FileNotFoundError):
+            altered[row.path] = "missing"
+        elif isinstance(answer, OSError):
+            altered[row.path] = unread(answer)["unread"]
+        else:
+            lines.append(f"{_place_independent(row.path)} {answer[0]}")
+            if row.algorithm and answer[0] != row.digest:
+                altered[row.path] = "S5" if row.size is not None and answer[1] != row.size else "5"
+    for path in files.extra:
         altered[path] = "extra"
-        try:
-            lines.append(f"{path} {_file_digest(os.path.join(found.site, path))[0]}")
-        except OSError:
-            continue
+        answer = answers[os.path.join(found.site, path)]
+        if not isinstance(answer, OSError):
+            lines.append(f"{path} {answer[0]}")
     contents = hashlib.sha256("\n".join(sorted(lines)).encode("utf-8", "surrogateescape")).hexdigest()
     return {"contents": contents, "altered": altered}
 

@@ -33,6 +33,8 @@ class Distribution(Part):
     """SHA-256 of its RECORD in a form that does not depend on where it is installed: what the wheel shipped."""
     contents: Read[str | None] = None
     """SHA-256 over the digests of the installed files themselves: what is there today. None when not verified."""
+    stat: State[str | None] = None
+    """SHA-256 of what the kernel says of all its files; while it stays, `contents` and `altered` do, too."""
     altered: dict[str, str] = {}
     """Files that differ from RECORD: path -> rpm-style marks (`5` digest, `S` size, `missing`, `extra`)."""
     kept: State[bool] = False
@@ -52,3 +54,11 @@ class Packages(Section):
     """Canonical name -> path relative to `location` -> SHA-256 (hex) of the installed file, for kept distributions."""
     unkept: State[dict[str, str]] = {}
     """Distributions that were to be kept and were not, with the reason."""
+
+    def verified(self) -> dict[str, dict[str, object]]:
+        """What a later capture of the same host need not read again: name -> `stat`, `contents`, `altered`."""
+        return {
+            name: {"stat": one.stat, "contents": one.contents, "altered": one.altered}
+            for name, one in self.distributions.items()
+            if one.stat is not None and isinstance(one.contents, str)
+        }

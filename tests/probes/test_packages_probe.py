@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes import interpreter, packages
+from probes import digests, interpreter, packages
 from snapshots import Packages
 
 Context = Callable[..., dict[str, Any]]
@@ -277,3 +277,46 @@ def test_no_server_and_no_interpreter_is_absent(context: Context) -> None:
 def test_an_interpreter_that_is_not_there_is_a_reason(context: Context, tmp_path: Path) -> None:
     section = packages.read(context(venv=str(tmp_path)))
     assert section == {"status": "failed", "reason": f"{tmp_path}/bin/python does not exist"}
+
+
+def test_what_did_not_change_is_not_read_again(environment_copy: tuple[Path, Path], context: Context) -> None:
+    python, site = environment_copy
+    for name in ("one", "other"):
+        install(site, name, "1.0", {f"{name}/__init__.py": b"x = 1\n"})
+    first = packages.read(context(python=str(python), verify=True))["distributions"]
+    verified = Packages.model_validate({"distributions": first}).verified()
+    assert set(verified) == set(first)
+    (site / "other/__init__.py").write_bytes(b"y = 2\n")
+    lie = {**verified, "one": {**verified["one"], "contents": "what was remembered"}}
+    second = packages.read(context(python=str(python), verify=True, verified=lie))["distributions"]
+    assert second["one"]["contents"] == "what was remembered"  # it was believed, not read
+    assert second["other"]["altered"] == {"other/__init__.py": "5"}
+
+
+def test_a_change_that_keeps_size_and_time_is_seen_all_the_same(
+    environment_copy: tuple[Path, Path], context: Context
+) -> None:
+    python, site = environment_copy
+    install(site, "one", "1.0", {"one.py": b"x = 1\n"})
+    first = packages.read(context(python=str(python), verify=True))["distributions"]
+    times = (site / "one.py").stat()
+    (site / "one.py").write_bytes(b"x = 2\n")
+    os.utime(site / "one.py", ns=(times.st_atime_ns, times.st_mtime_ns))
+    verified = Packages.model_validate({"distributions": first}).verified()
+    second = packages.read(context(python=str(python), verify=True, verified=verified))["distributions"]
+    assert second["one"]["altered"] == {"one.py": "5"}
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_every_file_is_digested_once_whatever_the_threads(tmp_path: Path, threads: int) -> None:
+    jobs = []
+    for number in range(50):
+        path = tmp_path / str(number)
+        path.write_bytes(b"x" * number**3)
+        jobs.append(digests.Job(number**3, str(path), "sha512" if number % 2 else "sha256"))
+    jobs.append(digests.Job(0, str(tmp_path / "missing"), "sha256"))
+    found = digests.of_files(jobs, threads)
+    assert isinstance(found.pop(str(tmp_path / "missing")), FileNotFoundError)
+    for number in range(50):
+        expected = hashlib.new("sha512" if number % 2 else "sha256", b"x" * number**3).hexdigest()
+        assert found[str(tmp_path / str(number))] == (expected, number**3)
