@@ -200,9 +200,7 @@ def terminal(
     from rich.padding import Padding
     from rich.text import Text
 
-    parts: list[RenderableType] = [
-        Text(f"{comparison.old_id[:12]} → {comparison.new_id[:12]}: {summary(comparison)}", style="bold")
-    ]
+    parts: list[RenderableType] = [Text(summary(comparison), style="bold")]
     number = 0
     for row in rows(comparison, most=most, opened=opened):
         if row.depth == 0:
