@@ -85,8 +85,8 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
-        """One access line, at the level of the other lines."""
-        logger.info(format, *args)
+        """One access line; not at the usual level, for clients poll until the server is ready."""
+        logger.debug(format, *args)
 
     def _request(self) -> tuple[list[int], int, bool, bool]:
         """The prompt, the number of tokens wanted, whether to run past the end token, and whether to stream."""
