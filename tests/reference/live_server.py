@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import time
@@ -123,8 +122,3 @@ def _alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def shared_memory() -> set[str]:
-    """Names of shared-memory objects on this machine."""
-    return set(os.listdir("/dev/shm"))  # noqa: PTH208 - names only
