@@ -389,11 +389,10 @@ def _gap(section: Section) -> Unread | None:
 def _partial(difference: Difference, pair: Pair) -> Difference:
     """Something that is missing on a side that was read only in part may be there all the same."""
     section = {"only in old": pair.new, "only in new": pair.old}.get(difference.verdict)
-    if section is None or section.status != "partial":
+    if section is None or section.status != "partial" or not section.reason:
         return difference
     side = "new" if difference.verdict == "only in old" else "old"
-    reason = f": {section.reason}" if section.reason else ""
-    warning = f"the {side} side read this section only in part{reason}"
+    warning = f"the {side} side read this section only in part: {section.reason}"
     return replace(difference, details=(*difference.details, warning))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from fingerprint.diff import Difference, compare, same_leaf
 from fingerprint.errors import UsageError
@@ -37,8 +38,8 @@ class Row:
 
     Attributes:
         difference: the difference between the reference and the first host that has it, with its rank and reasons.
-        values: by number of hosts, most first.
-        odd: the hosts that do not have what more than half have; empty where no value has a majority.
+        values: by number of hosts, most first; hosts that could not read it are in none.
+        odd: the hosts that do not have what more than half of those listed have; empty where no value has a majority.
     """
 
     difference: Difference
@@ -62,6 +63,11 @@ class Fleet:
     rows: tuple[Row, ...]
     not_comparable: tuple[Row, ...]
 
+    def causes(self) -> tuple[Row, ...]:
+        """The rows that no other row brought about."""
+        keys = {row.difference.key for row in self.rows}
+        return tuple(row for row in self.rows if row.difference.group not in keys)
+
     @property
     def equal(self) -> bool:
         """All hosts are the same, as far as could be read."""
@@ -82,8 +88,9 @@ def fleet(snapshots: Mapping[str, Snapshot]) -> Fleet:
     snapshots = dict(sorted(snapshots.items()))
     groups = _groups(snapshots)
     reference = _reference(groups, snapshots)
-    rows: dict[Key, list[tuple[Difference, tuple[str, ...]]]] = {}
-    blind: dict[Key, list[tuple[Difference, tuple[str, ...]]]] = {}
+    rows: dict[Key, list[_Found]] = {}
+    blind: dict[Key, list[_Found]] = {}
+    dark: dict[str, frozenset[Key]] = {}
     for group in groups:
         comparison = compare(snapshots[reference], snapshots[group[0]])
         for difference in comparison.differences:
@@ -91,12 +98,19 @@ def fleet(snapshots: Mapping[str, Snapshot]) -> Fleet:
         for difference in comparison.not_comparable:
             if not (isinstance(difference.old, Unread) and isinstance(difference.new, Unread)):
                 blind.setdefault(difference.key, []).append((difference, group))
+        unknown = frozenset(
+            key for item in comparison.not_comparable for key in (item.key, *(change.key for change in item.changes))
+        )
+        dark |= dict.fromkeys(group, unknown)
     return Fleet(
         groups=groups,
         reference=reference,
-        rows=_sorted(_row(found, list(snapshots)) for found in rows.values()),
-        not_comparable=_sorted(_row(found, list(snapshots)) for found in blind.values()),
+        rows=_sorted(_row(found, dark) for found in rows.values()),
+        not_comparable=_sorted(_row(found, {name: frozenset() for name in snapshots}) for found in blind.values()),
     )
+
+
+_Found: TypeAlias = tuple[Difference, tuple[str, ...]]
 
 
 def _sorted(rows: Iterable[Row]) -> tuple[Row, ...]:
@@ -130,17 +144,24 @@ def _reference(groups: tuple[tuple[str, ...], ...], snapshots: Mapping[str, Snap
     return min(groups, key=lambda group: (deviations(group), -len(group), group))[0]
 
 
-def _row(found: list[tuple[Difference, tuple[str, ...]]], hosts: list[str]) -> Row:
+def _row(found: list[_Found], dark: Mapping[str, frozenset[Key]]) -> Row:
+    """One row; a host that could not read what the row is about has no value in it.
+
+    Args:
+        found: the difference of each group that has one, against the reference.
+        dark: what each host could not read.
+    """
     values: dict[object, Value] = {}
     for difference, group in found:
         signature = tuple((change.key, repr(change.new)) for change in difference.changes)
         known = values.get(signature)
-        together = (*known.hosts, *group) if known else group
-        values[signature] = Value(difference.new, difference.note, together)
+        values[signature] = Value(difference.new, difference.note, (*known.hosts, *group) if known else group)
     elsewhere = {host for value in values.values() for host in value.hosts}
-    kept = tuple(host for host in hosts if host not in elsewhere)
+    about = {change.key[:n] for difference, _ in found for change in difference.changes for n in range(1, 20)}
+    kept = tuple(host for host, unknown in dark.items() if host not in elsewhere and not unknown & about)
     listed = [Value(found[0][0].old, "", kept), *values.values()] if kept else [*values.values()]
     listed.sort(key=lambda value: (-len(value.hosts), value.hosts))
-    majority = len(listed[0].hosts) * 2 > len(hosts)
+    hosts = sum(len(value.hosts) for value in listed)
+    majority = len(listed[0].hosts) * 2 > hosts
     odd = tuple(host for value in listed[1:] for host in value.hosts) if majority else ()
     return Row(max((difference for difference, _ in found), key=lambda item: item.likelihood), tuple(listed), odd)

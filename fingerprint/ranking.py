@@ -462,7 +462,7 @@ def _what_a_process_property_does(difference: Difference, scene: Scene) -> Itera
 
 @_about("elsewhere")
 def _what_a_host_property_does(difference: Difference, scene: Scene) -> Iterator[Reason]:
-    if difference.note == "the same under another name":
+    if difference.note.startswith("the same "):
         yield Reason("it agrees in everything that was read", -2.0, HERE)
     yield from _known(knowledge.ELSEWHERE, difference.name, scene)
 

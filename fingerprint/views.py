@@ -387,7 +387,7 @@ def _shown(leaf: Leaf | None) -> str:
 
 
 INERT_ARGUMENTS = frozenset(
-    {flag[2:].replace("-", "_") for flag in INERT_FLAGS} | {"api_key", "random_seed", "served_model_name"}
+    {flag[2:].replace("-", "_") for flag in INERT_FLAGS} | {"api_key", "pid", "random_seed", "served_model_name"}
 )
 
 _SPELLINGS = {
@@ -734,7 +734,7 @@ def _models(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
             old=_model_words(sides[0]),
             new=_model_words(sides[1]),
             title=f"{role} model",
-            note=f"{len(files)} files differ" if files and None not in sides else "",
+            note=_model_note(sides, files, others),
             details=(
                 *(f"{'.'.join(change.key[3:])}: {_shown(change.old)} \u2192 {_shown(change.new)}" for change in others),
                 *files,
@@ -742,6 +742,14 @@ def _models(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
             changes=tuple(members),
         )
     yield from general(pair, rest)
+
+
+def _model_note(sides: list[object], files: list[str], others: list[Change]) -> str:
+    if None in sides:
+        return ""
+    if not files and {change.key[-1] for change in others} == {"name"}:
+        return "the same files under another name"
+    return f"{len(files)} files differ" if files else ""
 
 
 def _model_words(model: object) -> str | None:

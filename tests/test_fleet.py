@@ -56,6 +56,14 @@ def test_what_a_host_could_not_read_is_no_value() -> None:
     assert not result.equal
 
 
+def test_a_host_that_could_not_read_something_is_not_said_to_have_the_usual_value() -> None:
+    blind = host().model_copy(update={"packages": Packages(status="failed", reason="no interpreter")})
+    result = fleet({"a": host(torch="1"), "b": host(torch="1"), "c": host(torch="2"), "d": blind})
+    (row,) = result.rows
+    assert [(value.leaf, value.hosts) for value in row.values] == [("1", ("a", "b")), ("2", ("c",))]
+    assert row.odd == ("c",)
+
+
 def test_one_host_is_refused() -> None:
     with pytest.raises(UsageError, match="at least two"):
         fleet({"a": host()})

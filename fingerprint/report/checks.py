@@ -27,7 +27,8 @@ def terminal(findings: Sequence[Finding], unread: Sequence[str]) -> RenderableTy
         parts.append(Text.assemble((finding.code, "bold"), "  ", clean(finding.text, 400)))
         parts.append(Padding(Text(f"{finding.advice} [{finding.source}]", style="dim"), (0, 0, 0, 7), expand=False))
     if unread:
-        parts.append(Text(f"Not looked at: {clean('; '.join(unread), 1000)}", style="dim"))
+        parts.append(Text("Not looked at", style="bold"))
+        parts += [Padding(Text(clean(one, 160), style="dim"), (0, 0, 0, 7), expand=False) for one in unread]
     return Group(*parts)
 
 

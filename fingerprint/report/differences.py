@@ -156,12 +156,13 @@ def blind_words(difference: Difference) -> str:
     """What cannot be compared, on which side, and why."""
     where = f" in {clean(', '.join(difference.where), 200)}" if any(difference.where) else ""
     sides = [
-        f"{side}: {value(leaf, limit=200)}"
+        f"{side}: {clean(leaf.unread, 200)}"
         for side, leaf in (("old", difference.old), ("new", difference.new))
         if isinstance(leaf, Unread)
     ]
     why = "; ".join(sides) or "the two sides replaced a secret under different keys"
-    return f"{clean(difference.section)} {clean(difference.title)}{where}: {why}"
+    name = difference.title if len(difference.key) == 1 else f"{difference.section} {difference.title}"
+    return f"{clean(name)}{where}: {why}"
 
 
 def summary(comparison: Comparison) -> str:
@@ -172,7 +173,8 @@ def summary(comparison: Comparison) -> str:
     below = len(comparison.differences) - len(lines)
     follow = f" ({below} more follow from them)" if below else ""
     blind = f", {len(comparison.not_comparable)} not comparable" if comparison.not_comparable else ""
-    return f"{head}{follow}, {same} values the same{blind}"
+    unseen = f", {count(len(comparison.unseen), 'section')} in neither snapshot" if comparison.unseen else ""
+    return f"{head}{follow}, {same} values the same{blind}{unseen}"
 
 
 def same_words(comparison: Comparison) -> str:

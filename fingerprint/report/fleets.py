@@ -30,18 +30,22 @@ def summary(fleet: Fleet) -> str:
     if fleet.equal:
         return f"{hosts} hosts, all the same"
     blind = f", {len(fleet.not_comparable)} not comparable" if fleet.not_comparable else ""
-    return f"{hosts} hosts of {count(len(fleet.groups), 'kind')}, {count(len(fleet.rows), 'difference')}{blind}"
+    causes = fleet.causes()
+    below = len(fleet.rows) - len(causes)
+    follow = f" ({below} more follow from them)" if below else ""
+    return f"{hosts} hosts of {count(len(fleet.groups), 'kind')}, {count(len(causes), 'difference')}{follow}{blind}"
 
 
-def terminal(fleet: Fleet, *, most: int | None = 20) -> RenderableType:
-    """The table: a row a difference, the odd hosts first."""
+def terminal(fleet: Fleet, *, most: int | None = 20, opened: bool = False) -> RenderableType:
+    """The table: a row a difference. `opened` also shows those that follow from another one."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
     parts: list[RenderableType] = [Text(summary(fleet), style="bold")]
     parts += [Text(f"  the same: {_hosts(group)}") for group in fleet.groups if len(group) > 1]
-    for heading, rows in (("", fleet.rows), ("Cannot be compared", fleet.not_comparable)):
+    shown = fleet.rows if opened else fleet.causes()
+    for heading, rows in (("", shown), ("Cannot be compared", fleet.not_comparable)):
         if not rows:
             continue
         table = Table(box=None, show_header=not heading, title=heading or None, title_justify="left", pad_edge=False)
@@ -58,11 +62,12 @@ def terminal(fleet: Fleet, *, most: int | None = 20) -> RenderableType:
     return Group(*parts)
 
 
-def markdown(fleet: Fleet) -> str:
-    """The table for a ticket."""
+def markdown(fleet: Fleet, *, opened: bool = False) -> str:
+    """The table for a ticket. `opened` also has the rows that follow from another one."""
     out = [f"**{md(summary(fleet))}**", ""]
     out += [f"- the same: {md(_hosts(group))}" for group in fleet.groups if len(group) > 1]
-    for heading, rows in (("Differences", fleet.rows), ("Cannot be compared", fleet.not_comparable)):
+    shown = fleet.rows if opened else fleet.causes()
+    for heading, rows in (("Differences", shown), ("Cannot be compared", fleet.not_comparable)):
         if rows:
             out += ["", f"**{heading}**", "", "| difference | odd one out | values |", "| --- | --- | --- |"]
             for row in rows:
