@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import importlib.metadata
-import json
+import os
 import random
 import statistics
 import subprocess
@@ -30,6 +30,8 @@ from snapshots import Distribution, Packages, Process, Server, Snapshot, leaves,
 
 LEAVES = 51_000
 ROUNDS = 7
+OURS = "compare: walks, join, views, causes, ranking"
+THEIRS = "DeepDiff, the same data as dictionaries"
 
 
 def packages(site: Path) -> Packages:
@@ -101,11 +103,11 @@ def snapshot(installed: Packages, **variables: str) -> Snapshot:
     )
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """How long it takes once."""
-    began = time.perf_counter()
+def seconds(work: Callable[[], object]) -> tuple[float, float]:
+    """How long it takes once: by the clock, and of the processor, this process and its children together."""
+    began, spent = time.perf_counter(), sum(os.times()[:4])
     work()
-    return time.perf_counter() - began
+    return time.perf_counter() - began, sum(os.times()[:4]) - spent
 
 
 def main() -> None:
@@ -118,7 +120,7 @@ def main() -> None:
     sides = [dict(leaves(one)) for one in (old, new)]
     comparison = compare(old, new)
     work: dict[str, Callable[[], object]] = {
-        "compare: walks, join, views, causes, ranking": lambda: compare(old, new),
+        OURS: lambda: compare(old, new),
         "  of it: both walks and the join": lambda: join(dict(leaves(old)), dict(leaves(new))),
         "the two ids": lambda: (old.id, new.id),
     }
@@ -129,7 +131,7 @@ def main() -> None:
     else:
         missing = ""
         plain = [one.model_dump(mode="json") for one in (old, new)]
-        work["DeepDiff, the same data as dictionaries"] = lambda: DeepDiff(plain[0], plain[1])
+        work[THEIRS] = lambda: DeepDiff(plain[0], plain[1])
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder, name) for name in ("old.json", "new.json")]
         for path, one in zip(paths, (old, new), strict=True):
@@ -142,30 +144,26 @@ def main() -> None:
                 raise SystemExit(f"`fingerprint diff` ended with {ended.returncode}: {ended.stderr[-300:]}")
 
         work["`fingerprint diff OLD NEW`, whole command"] = whole
-        times: dict[str, list[float]] = {name: [] for name in work}
+        times: dict[str, list[tuple[float, float]]] = {name: [] for name in work}
         for _ in range(ROUNDS):
             for name, one_work in work.items():
                 times[name].append(seconds(one_work))
         megabytes = sum(path.stat().st_size for path in paths) / 2e6
     shape = f"{len(real.distributions)} distributions, {sum(map(len, real.files.values()))} files"
     print(f"{site.name} with {shape}; {len(sides[0])} leaves a side, {megabytes:.1f} MB a file")
-    print(f"{len(comparison.changes)} values differ: {len(comparison.lines())} lines; medians of {ROUNDS} turns")
+    print(f"{len(comparison.changes)} values differ: {len(comparison.lines())} lines; medians of {ROUNDS} turns in ms")
+    print(f"  {'':<46} {'clock':>8} {'(least to most)':>20} {'processor':>10}")
     for name, found in times.items():
-        middle, least, most = (1000 * pick(found) for pick in (statistics.median, min, max))
-        print(f"  {name:<46} {middle:8.1f} ms   ({least:.1f} to {most:.1f})")
+        clock = [1000 * wall for wall, _ in found]
+        spread = f"({min(clock):.1f} to {max(clock):.1f})"
+        spent = 1000 * statistics.median(cpu for _, cpu in found)
+        print(f"  {name:<46} {statistics.median(clock):8.1f} {spread:>20} {spent:10.0f}")
     if missing:
         print(missing)
-    if "DeepDiff, the same data as dictionaries" in times:
-        ratio = statistics.median(
-            theirs / ours
-            for theirs, ours in zip(
-                times["DeepDiff, the same data as dictionaries"],
-                times["compare: walks, join, views, causes, ranking"],
-                strict=True,
-            )
-        )
+    else:
+        turns = zip(times[THEIRS], times[OURS], strict=True)
+        ratio = statistics.median(theirs[0] / ours[0] for theirs, ours in turns)
         print(f"  DeepDiff / compare, within one turn: {ratio:.1f}")
-    print(json.dumps({name: round(statistics.median(found), 4) for name, found in times.items()}))
 
 
 if __name__ == "__main__":
