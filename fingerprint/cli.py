@@ -183,6 +183,7 @@ def diff(
 def _diff_fleet(paths: list[Path], loaded: list[Snapshot], format: str) -> NoReturn:  # noqa: A002
     from fingerprint.fleet import fleet
     from fingerprint.report import fleets as views
+    from fingerprint.report.differences import as_json
 
     names = [path.stem for path in paths]
     if len(set(names)) < len(names):
@@ -192,7 +193,7 @@ def _diff_fleet(paths: list[Path], loaded: list[Snapshot], format: str) -> NoRet
         format,
         lambda: views.terminal(compared),
         lambda: views.markdown(compared),
-        lambda: views.as_json(views.document(compared)),
+        lambda: as_json(views.document(compared)),
     )
     raise typer.Exit(0 if compared.equal else 1)
 
@@ -206,6 +207,7 @@ def check(
     from fingerprint.findings import check as run
     from fingerprint.findings import unread_part
     from fingerprint.report import checks as views
+    from fingerprint.report.differences import as_json
 
     _one_of("--format", format, ("text", "markdown", "json"))
     loaded = _load(snapshot)
@@ -214,7 +216,7 @@ def check(
         format,
         lambda: views.terminal(findings, unread),
         lambda: views.markdown(findings, unread),
-        lambda: views.as_json(views.document(loaded.id, findings, unread)),
+        lambda: as_json(views.document(loaded.id, findings, unread)),
     )
     raise typer.Exit(1 if findings else 0)
 
