@@ -5,19 +5,21 @@ from __future__ import annotations
 import base64
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
 from fingerprint import __version__
-from fingerprint.errors import HostProgramError
-from snapshots import Section, Snapshot
+from fingerprint.errors import FingerprintError, HostProgramError
+from fingerprint.host import HostProgram
 
 if TYPE_CHECKING:
-    from fingerprint.host import HostProgram
+    from fingerprint.targets.base import Target
+    from snapshots import Section, Snapshot
+
+MOST_AT_ONCE = 64
 
 
 class Store:
@@ -93,6 +95,8 @@ def capture(
             on_section(value["name"], section)
 
     host.call("capture", ask, hear)
+    from snapshots import Snapshot
+
     return Snapshot(
         tool=__version__,
         taken_at=taken_at,
@@ -102,7 +106,41 @@ def capture(
     )
 
 
+def capture_many(
+    targets: Sequence[Target],
+    ask: dict[str, Any],
+    *,
+    python: str = "python3",
+    on_done: Callable[[int, Snapshot | FingerprintError], None] = lambda _number, _outcome: None,
+) -> list[Snapshot | FingerprintError]:
+    """Read several hosts at once; one that fails is an error in its place and costs the others nothing.
+
+    Args:
+        targets: where to read.
+        ask: as for `capture`, the same for all.
+        python: the interpreter that runs the host program there.
+        on_done: called from the host's own thread, with its number in `targets`, as soon as it is done.
+    """
+
+    def one(number: int) -> Snapshot | FingerprintError:
+        outcome: Snapshot | FingerprintError
+        try:
+            with HostProgram(targets[number], python) as host:
+                outcome = capture(host, ask)
+        except FingerprintError as error:
+            outcome = error
+        on_done(number, outcome)
+        return outcome
+
+    with ThreadPoolExecutor(max(1, min(len(targets), MOST_AT_ONCE))) as pool:
+        return list(pool.map(one, range(len(targets))))
+
+
 def _section(name: str, answer: dict[str, Any]) -> Section:
+    from pydantic import ValidationError
+
+    from snapshots import Section, Snapshot
+
     field = Snapshot.model_fields.get(name)
     if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, Section):
         raise HostProgramError(f"the host answered with a section {name!r} that does not exist here.")

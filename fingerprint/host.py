@@ -7,6 +7,7 @@ there: the zip lives in an anonymous memory file of that process and vanishes wi
 from __future__ import annotations
 
 import functools
+import importlib
 import io
 import json
 import secrets
@@ -70,6 +71,7 @@ class HostProgram:
         blob = payload()
         try:
             self._write(b"%d\n%s%d\n%s%s\n" % (len(loader), loader, len(blob), blob, self._nonce.encode()))
+            importlib.import_module("snapshots")  # what answers are read with, loaded while the host gets ready
             self.greeting: dict[str, Any] = self._hear(None, lambda _event, _value: None)
             """What the program says of itself: `python` (its version) and `pid`."""
         except BaseException:

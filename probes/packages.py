@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import csv
 import fnmatch
+import functools
 import hashlib
 import io
 import json
@@ -43,17 +44,21 @@ class Row(NamedTuple):
     size: Optional[int]
 
 
-class Found(NamedTuple):
+class Found:
     """One metadata directory that describes a distribution."""
 
-    name: str
-    version: str
-    site: str
-    directory: str
-    """Name of the metadata directory (or file) below `site`."""
-    requires: List[str]
-    rows: Optional[List[Row]]
-    """None: no RECORD."""
+    def __init__(
+        self, name: str, version: str, site: str, directory: str, requires: List[str], record: Optional[str]
+    ) -> None:
+        """`directory` is the metadata directory's name below `site`, `record` the text of its RECORD."""
+        self.name, self.version = name, version
+        self.site, self.directory = site, directory
+        self.requires, self.record = requires, record
+
+    @functools.cached_property
+    def rows(self) -> List[Row]:
+        """The lines of its RECORD, none without one."""
+        return list(record_rows(self.record or ""))
 
 
 def canonical(name: str) -> str:
@@ -172,13 +177,13 @@ def _metadata(site: str, directory: str) -> Found:
     names, versions = fields.get("name"), fields.get("version")
     if not names or not names[0] or not versions or not versions[0]:
         raise ValueError("its METADATA names no project and version")
-    rows = None
+    record = None
     if directory.endswith(".dist-info"):
         try:
-            rows = list(record_rows(read_text(os.path.join(path, "RECORD"), _LARGEST_RECORD_BYTES)))
+            record = read_text(os.path.join(path, "RECORD"), _LARGEST_RECORD_BYTES)
         except OSError:
-            rows = None
-    return Found(canonical(names[0]), versions[0], site, directory, fields.get("requires-dist", []), rows)
+            record = None
+    return Found(canonical(names[0]), versions[0], site, directory, fields.get("requires-dist", []), record)
 
 
 def record_rows(text: str) -> Iterator[Row]:
@@ -219,19 +224,27 @@ def _place_independent(path: str) -> Optional[str]:
         return None
     if ".dist-info/" in path and path.rsplit("/", 1)[1] in _INSTALLER_FILES:
         return None
-    below = re.sub(r"^(\.\./)+", "", path)
-    if below != path:
+    if path.startswith("../"):
+        below = re.sub(r"^(\.\./)+", "", path)
         return None if below.startswith(("bin/", "Scripts/")) else f"data/{below}"
     return path
 
 
 def record_digest(found: Found) -> Optional[str]:
     """SHA-256 of what the wheel shipped, the same wherever it is installed; None without a RECORD."""
-    if found.rows is None:
+    if found.record is None:
         return None
-    places = ((_place_independent(row.path), row) for row in found.rows if row.algorithm is not None)
-    lines = sorted(f"{place} {row.digest}" for place, row in places if place is not None)
-    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+    lines: List[str] = []
+    for line in found.record.splitlines():
+        path, _, digest = line.rpartition(",")[0].rpartition(",")
+        if not digest or ".pyc," in line:
+            continue
+        if path.startswith('"'):
+            path = path[1:-1].replace('""', '"')
+        place = _place_independent(path)
+        if place is not None:
+            lines.append(f"{place} {digest}")
+    return hashlib.sha256("\n".join(sorted(lines)).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def installed(site: str, name: str) -> Optional[Tuple[str, Optional[str]]]:
@@ -303,7 +316,7 @@ def _winner(several: List[Found]) -> Found:
 
 def _matching_files(found: Found) -> int:
     matching = 0
-    for row in [row for row in found.rows or [] if row.path.endswith(".py") and row.algorithm][:50]:
+    for row in [row for row in found.rows if row.path.endswith(".py") and row.algorithm][:50]:
         try:
             matching += digests.of_file(os.path.join(found.site, row.path), row.algorithm or "sha256")[0] == row.digest
         except OSError:  # noqa: PERF203 - one unreadable file must not lose the others
@@ -325,7 +338,7 @@ def _verify(
     founds: List[Found], extra: Dict[str, List[str]], known: Dict[str, Json], threads: int
 ) -> Dict[str, Dict[str, Json]]:
     """Name -> `contents`, `altered` and `stat`; what is `known` for the same `stat` is not read again."""
-    looked = {one.name: _look(one, extra.get(one.name, [])) for one in founds if one.rows is not None}
+    looked = {one.name: _look(one, extra.get(one.name, [])) for one in founds if one.record is not None}
     fresh = [one for one in founds if one.name in looked and not _is_known(known.get(one.name), looked[one.name].stat)]
     jobs: List[digests.Job] = []
     for one in fresh:
@@ -351,7 +364,7 @@ def _is_known(known: Json, stat: str) -> bool:
 
 
 def _look(found: Found, extra: List[str]) -> _Files:
-    rows = [row for row in found.rows or [] if not row.path.endswith(".pyc")]
+    rows = [row for row in found.rows if not row.path.endswith(".pyc")]
     lines: List[str] = []
     sizes: Dict[str, int] = {}
     for path in [row.path for row in rows] + extra:
@@ -370,7 +383,7 @@ def _compare(found: Found, files: _Files, answers: Dict[str, digests.Answer]) ->
     """What was read against what RECORD says."""
     lines: List[str] = []
     altered: Dict[str, str] = {}
-    for row in found.rows or []:
+    for row in found.rows:
         # Of scripts only the presence counts: their first line names the environment.
         script = _place_independent(row.path) is None and row.algorithm and not row.path.endswith(".pyc")
         if script and not os.path.lexists(os.path.join(found.site, row.path)):
@@ -398,11 +411,11 @@ def _extra_files(founds: List[Found]) -> Dict[str, List[str]]:
     """Files below a distribution's own directories that no RECORD names. Caches and compiled files are not meant."""
     extra: Dict[str, List[str]] = {}
     for site in {one.site for one in founds}:
-        here = [one for one in founds if one.site == site and one.rows is not None]
+        here = [one for one in founds if one.site == site and one.record is not None]
         known = set()
         owner: Dict[str, str] = {}
         for one in here:
-            for row in one.rows or []:
+            for row in one.rows:
                 known.add(row.path)
                 directory = row.path.rpartition("/")[0]
                 if directory and not row.path.startswith(("/", "..")):
@@ -431,7 +444,7 @@ def _below(site: str, top: str) -> Iterator[str]:
 
 def _keep(found: Found, extra: List[str], emit: Callable[[str, Json], None]) -> Dict[str, str]:
     """Emit the bytes of a distribution's files; path below `location` -> digest."""
-    paths = {row.path for row in found.rows or [] if not row.path.startswith(("/", ".."))} | set(extra)
+    paths = {row.path for row in found.rows if not row.path.startswith(("/", ".."))} | set(extra)
     paths.update(_below(found.site, found.directory))
     paths = {path for path in paths if not path.endswith(".pyc") and os.path.isfile(os.path.join(found.site, path))}
     total = sum(os.stat(os.path.join(found.site, path)).st_size for path in paths)

@@ -10,7 +10,6 @@ import http.client
 import json
 import os
 import re
-import ssl
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from probes import processes
@@ -364,6 +363,8 @@ def _server_info(server: Found) -> Dict[str, Json]:
     key = option(server.launcher.argv, "--admin-api-key") or option(server.launcher.argv, "--api-key")
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     if option(server.launcher.argv, "--ssl-certfile"):
+        import ssl
+
         trusting = ssl._create_unverified_context()  # noqa: S323 - its certificate names another host than loopback
         connection: http.client.HTTPConnection = http.client.HTTPSConnection(
             _host(server), server.port, timeout=_ANSWER_WITHIN_S, context=trusting
