@@ -45,15 +45,15 @@ class Shape:
 
 
 # Prior probabilities: one culprit is what most incidents turn out to have.
-P_NONE: Final = 0.25
+P_NONE: Final = 0.35
 P_FASTER: Final = 0.05
 P_OTHER: Final = 0.04
 SHAPES: Final = (
-    Shape("single", 1.0, 0.0, ordered=True, prior=0.50),
-    Shape("and", 0.0, 0.0, ordered=False, prior=0.03),
-    Shape("or", 1.0, 1.0, ordered=False, prior=0.03),
-    Shape("adds", 0.5, 0.5, ordered=False, prior=0.015),
-    *(Shape("adds", share, 1 - share, ordered=True, prior=0.015) for share in (0.6, 0.7, 0.8)),
+    Shape("single", 1.0, 0.0, ordered=True, prior=0.42),
+    Shape("and", 0.0, 0.0, ordered=False, prior=0.025),
+    Shape("or", 1.0, 1.0, ordered=False, prior=0.025),
+    Shape("adds", 0.5, 0.5, ordered=False, prior=0.0125),
+    *(Shape("adds", share, 1 - share, ordered=True, prior=0.0125) for share in (0.6, 0.7, 0.8)),
     *(Shape("masked", share, 1 - share, ordered=True, prior=0.01) for share in (1.25, 1.5, 2.0, 3.0)),
 )
 LEVELS: Final = np.array(sorted({0.0, 1.0, *(round(v, 6) for s in SHAPES for v in (s.first, s.second))}))
@@ -71,7 +71,7 @@ _OTHER_PRIOR: Final = np.log(np.array([0.35, 0.35, 0.1, 0.1, 0.1]))
 # Nobody needs a level to better than 4 % of the gap, and real factors never act that exactly.
 _SLACK: Final = 0.04
 _KEEP: Final = 1000
-_PASSES: Final = (96, 96, 160)
+_PASSES: Final = (96, 64, 128)
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def _log_normal(x: Floats, mean: Floats | float, width: Floats | float) -> Float
     return np.asarray(-0.5 * ((x - mean) / width) ** 2 - np.log(width) - 0.5 * math.log(2 * math.pi))
 
 
-def _log_sum(values: Floats, axis: int | None = None) -> Floats:
+def _log_sum(values: npt.NDArray[np.floating], axis: int | None = None) -> Floats:
     top = np.max(values, axis=axis, keepdims=True)
     top = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore"):
@@ -214,7 +214,7 @@ class Model:
         density = size / 25 * (1 + size**2 / 25) ** -1.5 / sigma
         if self.then is not None:
             width = 0.3 * self.then.gap_ms
-            density = 0.2 * density + 0.8 * np.exp(_log_normal(gap, self.then.gap_ms, width)) * (gap > 0)
+            density = 0.1 * density + 0.9 * np.exp(_log_normal(gap, self.then.gap_ms, width)) * (gap > 0)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(density))
 
@@ -257,11 +257,10 @@ class Model:
         at_old = np.asarray(~data.new.any(axis=1))
         when = data.when - data.when.mean()
         keep = np.arange(self.shape.size)
-        # Explanation by point: its prior times its likelihood, over exp(top) of the point.
-        like = np.empty((0, 0), np.float32)
-        top = np.empty(0, np.float32)
-        free = np.empty(0)
-        pruned: list[bool] = []
+        # Blocks of points, explanation by point: prior times likelihood, over exp(top) of the point.
+        blocks: list[npt.NDArray[np.float32]] = []
+        tops: list[Floats] = []
+        frees: list[Floats] = []
 
         def prior(u: Floats) -> Floats:
             sigma, gap = np.exp(u[:, 0]), np.exp(u[:, 2])
@@ -278,35 +277,39 @@ class Model:
             sigma, gap = np.exp(u[:, 0]), np.exp(u[:, 2])
             scale = np.hypot(sigma, _SLACK * gap)
             mean = u[:, 1] + sign * LEVELS[:, None] * gap + (u[:, 3] * sigma) * when[:, None, None]
-            return self.noise.log_density(data.value[:, None, None] - mean, np.broadcast_to(scale, mean.shape))
+            away = (data.value[:, None, None] - mean).astype(np.float32)
+            return self.noise.log_density(away, np.broadcast_to(scale.astype(np.float32), mean.shape))
 
         def slower(u: Floats) -> Floats:
             """All explanations of a gap together; those that explain nothing are dropped on the first call."""
-            nonlocal keep, like, top, free
+            nonlocal keep
             dense = table(u, +1)
             like = self._score(data, dense, self.shape[keep], self.first[keep], self.second[keep])
             like += self.log_prior[keep, None]
-            free = self._other(data, dense, at_old, at_new) + math.log(P_OTHER)
             before = prior(u)
             top = like.max(axis=0)
             like = np.exp(like - top)
-            if not pruned:
-                pruned.append(True)
+            if not blocks:
                 weight = np.exp(top + before - (top + before).max()).astype(np.float32)
                 score = like @ weight
                 alive = np.flatnonzero(score > score.max() * 1e-6)
                 if alive.size > _KEEP:
                     alive = np.sort(alive[np.argsort(-score[alive], kind="stable")[:_KEEP]])
                 keep, like = keep[alive], like[alive]
+            blocks.append(like)
+            tops.append(top.astype(np.float64))
+            frees.append(self._other(data, dense, at_old, at_new) + math.log(P_OTHER))
             with np.errstate(divide="ignore"):
-                return np.logaddexp(np.log(like.sum(axis=0)) + top, free) + before
+                return np.logaddexp(np.log(like.sum(axis=0)) + tops[-1], frees[-1]) + before
 
         def faster(u: Floats) -> Floats:
             return self._other(data, table(u, -1), at_old, at_new) + prior(u) + math.log(P_FASTER)
 
         points, proposal, mixed = _sample(self._start_gap(data, at_old, at_new, level, +1), slower, _PASSES)
         weight = prior(points) - proposal
+        top = np.concatenate(tops)
         highest = float((top + weight).max())
+        like = np.concatenate(blocks, axis=1)
         like *= np.exp(top + weight - highest).astype(np.float32)
         evidence = like.sum(axis=1)
         unknown = np.stack([points[:, 1] - level, np.exp(points[:, 2])], axis=1)
@@ -316,7 +319,7 @@ class Model:
         with np.errstate(divide="ignore"):
             log_p = np.log(evidence.astype(np.float64)) + highest
         variance = np.maximum(by[:, 3] - by[:, 2] ** 2, 0.0)
-        log_other = float(_log_sum(free + weight))
+        log_other = float(_log_sum(np.concatenate(frees) + weight))
         _, _, against = _sample(self._start_gap(data, at_old, at_new, level, -1), faster, (64, 96))
         log_faster = float(_log_sum(against))
         none_points, log_none = self._none(data.value, when, level)
@@ -343,18 +346,17 @@ class Model:
 
     def _score(self, data: Data, dense: Floats, shape: Ints, first: Ints, second: Ints) -> npt.NDArray[np.float32]:
         """Log likelihood of each explanation at each point (explanation by point)."""
-        dense32 = dense.astype(np.float32)
-        base = dense32[:, ZERO].sum(axis=0)
+        base = dense[:, ZERO].sum(axis=0)
         out = np.empty((shape.size, dense.shape[2]), np.float32)
         for number in np.unique(shape):
             rows = np.flatnonzero(shape == number)
             _, only_second, only_first, both = LEVEL_OF[number]
             a, b = data.new[:, first[rows]], data.new[:, second[rows]]
-            part = (a & b).T.astype(np.float32) @ (dense32[:, both] - dense32[:, ZERO])
+            part = (a & b).T.astype(np.float32) @ (dense[:, both] - dense[:, ZERO])
             if only_first != ZERO and number:
-                part += (a & ~b).T.astype(np.float32) @ (dense32[:, only_first] - dense32[:, ZERO])
+                part += (a & ~b).T.astype(np.float32) @ (dense[:, only_first] - dense[:, ZERO])
             if only_second != ZERO and number:
-                part += (b & ~a).T.astype(np.float32) @ (dense32[:, only_second] - dense32[:, ZERO])
+                part += (b & ~a).T.astype(np.float32) @ (dense[:, only_second] - dense[:, ZERO])
             out[rows] = part + base
         return out
 
@@ -420,18 +422,20 @@ def _sample(
         exponentials is the integral of the target.
     """
     points = start.draw(passes[0])
+    target = log_target(points)
     normals: list[tuple[Floats, Floats]] = []
-    for number, more in enumerate((*passes[1:], 0)):
+    for number in range(len(passes)):
         parts = [math.log(passes[0]) + start.log_density(points)]
         parts += [math.log(c) + _log_density(points, *m) for c, m in zip(passes[1:], normals, strict=False)]
         proposal = np.logaddexp.reduce(parts, axis=0)
-        weight = log_target(points) - proposal
-        if more:
-            normals.append(_moments(points, weight))
+        if number + 1 < len(passes):
+            normals.append(_moments(points, target - proposal))
             mean, root = normals[-1]
-            nodes = _nodes(more, sum(passes[: number + 1]))[:, : points.shape[1]]
-            points = np.concatenate([points, mean + nodes @ root.T])
-    return points, proposal, weight
+            nodes = _nodes(passes[number + 1], sum(passes[: number + 1]))[:, : points.shape[1]]
+            added = mean + nodes @ root.T
+            points = np.concatenate([points, added])
+            target = np.concatenate([target, log_target(added)])
+    return points, proposal, target - proposal
 
 
 def _shares(log_weight: Floats) -> Floats:

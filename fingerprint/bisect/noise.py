@@ -45,7 +45,8 @@ class Noise:
         z2 = (deviation / sigma) ** 2
         core = (1 - self.bad) / math.sqrt(2 * math.pi) * np.exp(-0.5 * z2)
         # Student's t with two degrees of freedom, four times as wide: 1 / (2 sqrt 2) (1 + z^2 / 2)^-3/2.
-        tail = self.bad / (_TAIL_SCALE * 2 * math.sqrt(2)) * (1 + z2 / (2 * _TAIL_SCALE**2)) ** -1.5
+        base = 1 + z2 * (0.5 / _TAIL_SCALE**2)
+        tail = self.bad / (_TAIL_SCALE * 2 * math.sqrt(2)) / (base * np.sqrt(base))
         return np.asarray(np.log((core + tail) / sigma))
 
 

@@ -49,11 +49,12 @@ Bools = npt.NDArray[np.bool_]
 _LIMIT: Final = 40
 _GAP_LIMIT: Final = 16
 _GAP_EVIDENCE: Final = math.log(20.0)
-_NONE_CERTAIN: Final = 0.95
+_NONE_CERTAIN: Final = 0.93
 _FASTER_CERTAIN: Final = 0.99
-_SEARCH_AT: Final = 0.5
+_SEARCH_AT: Final = 0.6
 _TRUST_PRIOR: Final = 0.7
 _STRUCTURE: Final = 0.85
+_PATIENCE: Final = 24
 
 
 @dataclass(frozen=True)
@@ -317,7 +318,8 @@ class Search:
         best = state.claims[0] if state.claims else None
         if best and post.log_gap >= _GAP_EVIDENCE and not self._missing(state, best):
             sure = self._certainty(post, best)
-            if sure >= self.certainty and best.p >= _STRUCTURE * sure:
+            clear = _STRUCTURE if len(measured) < _PATIENCE else 0.5
+            if sure >= self.certainty and best.p >= clear * sure:
                 kind: Kind = {"single": "attributed", "and": "interaction"}.get(best.structure, "several")  # type: ignore[assignment]
                 if best.structure == "adds" and len(self._told) < state.limit:
                     low, _, high = self._shares(state, best)[0]
@@ -327,7 +329,7 @@ class Search:
                 return state.finish(kind, best)
         if len(self._told) >= state.limit:
             return state.finish("undecided")
-        if post.gap < 0.9 and len(measured) >= _GAP_LIMIT:
+        if post.gap < 0.7 and len(measured) >= _GAP_LIMIT:
             return state.finish(self._not_settled(state))
         return state
 
@@ -420,11 +422,13 @@ class Search:
         What a claim says is what its confirmations show, so each explanation that agrees with it about them counts;
         "other" does, because it takes the confirmations as they came.
         """
-        rows = np.array([row for _, _, row in self._needed(claim)])
-        levels = LEVELS[post.levels(rows)]
-        own = levels[:, [claim.row]]
-        beyond = np.where(own >= 0.5, levels > own, levels < own)
-        agree = (beyond | (np.abs(levels - own) < 0.45)).all(axis=0)
+        agree = np.ones(post.p.size, bool)
+        for side, _, row in self._needed(claim):
+            other = 0.0 if side == "sufficient" else 1.0
+            own = self._level(post, claim, row)
+            if abs(own - other) >= 0.15:
+                # More than half of what the claim says this launch shows.
+                agree &= (LEVELS[post.levels(row[None])[0]] - other) / (own - other) >= 0.55
         return float(post.p[agree].sum()) + post.other
 
     def _level(self, post: Posterior, claim: _Claim, row: Bools) -> float:
