@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from fingerprint.case import NEVER_SEEN
 from fingerprint.report.chain import steps_of, suspects_of
 from fingerprint.report.model import (
     PARTS,
@@ -106,6 +107,7 @@ def build(
     speeds, break_even = speeds_of(scene, old)
     suspects = suspects_of(scene)
     lines = comparison.lines()
+    unseen = _unseen(outcome.unseen)
     culprits = scene.culprits
     gap = outcome.gap_ms
     return Report(
@@ -159,8 +161,8 @@ def build(
         ),
         changes_in_all=len(lines),
         not_comparable=len(comparison.not_comparable),
-        unseen=tuple(outcome.unseen[-3:] + outcome.unseen[:-3][:MOST_UNSEEN]),
-        unseen_in_all=len(outcome.unseen),
+        unseen=tuple(unseen[:MOST_UNSEEN]),
+        unseen_in_all=len(unseen),
         method=method_of(scene, old, new, end),
         command=command_of(line),
         posterior=tuple(
@@ -169,6 +171,15 @@ def build(
         ),
         host_differences=tuple(outcome.host_differences),
     )
+
+
+def _unseen(lines: Sequence[str]) -> list[str]:
+    """What no snapshot ever sees first; then what these did not, said once where both did not."""
+    always = [line for line in lines if line in NEVER_SEEN]
+    old, new = ([line for line in lines if line.startswith(side)] for side in ("old: ", "new: "))
+    both = {line.removeprefix("old: ") for line in old} & {line.removeprefix("new: ") for line in new}
+    rest = [line for line in lines if line not in always and line[5:] not in both]
+    return [*always, *(line.removeprefix("old: ") for line in old if line[5:] in both), *rest]
 
 
 def _value(leaf: object) -> str:

@@ -69,7 +69,8 @@ def _standing(scene: Scene, factor: str) -> tuple[Standing, str, tuple[int, ...]
             return "cause", *_proof(scene, culprit)
     if outcome.kind == "phantom":
         restored = tuple(launch.number for launch in scene.arm("old"))
-        return "ruled out", "with it and everything else restored it is as slow as before", restored
+        said = f"with it and everything else restored it is as slow as before ({_numbers_words(restored)})"
+        return "ruled out", said, restored
     if outcome.kind == "healed":
         return "not judged", "there is no gap today that it could have caused", ()
     if outcome.kind == "unstable":

@@ -198,7 +198,8 @@ def _launches(report: Report) -> Picture | None:
             canvas.rect(_LEFT, top, right - _LEFT, max(base - top, 1.5), kind)
     ends: list[tuple[float, str, str]] = []
     if report.old_ms is not None:
-        ends.append((place(report.old_ms[1]), "old, today", "label old-ink"))
+        words, kind = ("today", "label") if report.kind in {"phantom", "healed"} else ("old, today", "label old-ink")
+        ends.append((place(report.old_ms[1]), words, kind))
     if report.new_ms is not None and report.kind not in {"phantom", "healed", "not switchable"}:
         ends.append((place(report.new_ms[1]), "new, today", "label new-ink"))
     for value, words, kind in levels:

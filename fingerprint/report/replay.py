@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from snapshots import Snapshot
 
 SHOWN = 6
+WORTH_SHOWING = 0.02
 MOST_MOMENTS = 12
 """Judging after a launch costs tens of milliseconds, and a curve needs no more points."""
 
@@ -74,7 +75,8 @@ def _shown(held: list[tuple[int, dict[str, float]]]) -> tuple[tuple[int, dict[st
         for name, value in probabilities.items():
             peak[name] = max(peak.get(name, 0.0), value)
     last = held[-1][1] if held else {}
-    names = sorted(peak, key=lambda name: (-last.get(name, 0.0) - 0.01 * peak[name], name))[:SHOWN]
+    likely = [name for name in peak if peak[name] >= WORTH_SHOWING]
+    names = sorted(likely, key=lambda name: (-last.get(name, 0.0) - 0.01 * peak[name], name))[:SHOWN]
     return tuple((at, {name: probabilities.get(name, 0.0) for name in names}) for at, probabilities in held)
 
 

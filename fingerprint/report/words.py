@@ -56,7 +56,7 @@ def decimals_for(scatter: float) -> int:
     """How many decimals a figure deserves that is known to about `scatter`."""
     if not (math.isfinite(scatter) and scatter > 0):
         return 2
-    return min(4, max(0, 1 - math.floor(math.log10(scatter))))
+    return min(4, max(0, 1 - math.floor(math.log10(3 * scatter))))
 
 
 def ms(value: float, decimals: int | None = None, *, sign: bool = False) -> str:
