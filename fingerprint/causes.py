@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
 from fingerprint.diff import Difference
+from fingerprint.views import SAME_CHANGE
 from snapshots import Distribution, Key, Snapshot
 
 ENGINES = ("sglang", "vllm", "tensorrt-llm", "lmdeploy")
@@ -84,6 +85,14 @@ def _editable_version_follows_its_commit(scene: Scene) -> Iterator[tuple[Key, Ke
     for name, dist in scene.new.packages.distributions.items():
         if dist.editable and scene.package(name) is not None:
             yield ("packages", "distributions", name), commit
+
+
+@_rule
+def _a_local_change_moves_with_its_commit(scene: Scene) -> Iterator[tuple[Key, Key]]:
+    """The same local change on another version of a file is the commit's doing."""
+    for key, item in scene.differences.items():
+        if item.note == SAME_CHANGE:
+            yield key, (*key[:3], "commit")
 
 
 @_rule

@@ -356,7 +356,9 @@ def _what_a_library_does(difference: Difference, scene: Scene) -> Iterator[Reaso
 
 @_about("tree")
 def _what_a_commit_holds(difference: Difference, _scene: Scene) -> Iterator[Reason]:
-    if difference.key[-1] == "commit":
+    if difference.note == "the same tree at another path":
+        yield Reason("what lies in it is compared by itself", -1.5, HERE)
+    elif difference.key[-1] == "commit":
         yield Reason("all code of the tree may be another one", 1.8, "sglang#28224")
     else:
         yield Reason("the server imports from this tree", 0.8, HERE)

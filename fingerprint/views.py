@@ -538,10 +538,15 @@ def _builds(side: Server, role: str, name: str) -> set[str | None]:
 @_shows("trees")
 def _trees(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
     old, new = _sides(pair, Trees)
+    twins = _moved_roots(old, new)
+    places = {**dict.fromkeys(twins), **{after: before for before, after in twins.items()}}
     files: dict[tuple[str, str], list[Change]] = {}
+    elsewhere: list[Change] = []
     rest: list[Change] = []
     for change in changes:
         match change.key:
+            case (_, "trees", root, *_) if root in places:
+                elsewhere.append(change)
             case (_, "trees", root, "files", path, *_) if root in old.trees and root in new.trees:
                 files.setdefault((root, path), []).append(change)
             case _:
@@ -552,7 +557,64 @@ def _trees(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
     for (root, path), members in files.items():
         was, now = (_file_of(side.trees[root], path) for side in (old, new))
         difference = _local_file(root, path, was, now, members)
-        yield replace(difference, factor=f"tree:{_prefix(root, alone=alone)}{path}")
+        moved_base = difference.note == SAME_CHANGE
+        yield replace(difference, factor=None if moved_base else f"tree:{_prefix(root, alone=alone)}{path}")
+    yield from _moved_trees(old, new, twins, elsewhere)
+
+
+SAME_CHANGE = "the same local change, on another version of the file"
+
+
+def _moved_roots(old: Trees, new: Trees) -> dict[str, str]:
+    """Old root to new root of trees that lie at another path: those of one name, or the only one that is left."""
+    gone = [root for root in old.trees if root not in new.trees]
+    come = [root for root in new.trees if root not in old.trees]
+    twins: dict[str, str] = {}
+    for root in gone:
+        named = [other for other in come if PurePosixPath(other).name == PurePosixPath(root).name]
+        if len(named) == 1 and named[0] not in twins.values():
+            twins[root] = named[0]
+    left = [root for root in gone if root not in twins], [root for root in come if root not in twins.values()]
+    if len(left[0]) == len(left[1]) == 1:
+        twins[left[0][0]] = left[1][0]
+    return twins
+
+
+def _moved_trees(old: Trees, new: Trees, twins: Mapping[str, str], changes: list[Change]) -> Iterator[Difference]:
+    """Trees at another path, compared with each other. No launch can switch what lies in another place."""
+    for before, after in twins.items():
+        by_step: dict[Key, list[Change]] = {}
+        for change in changes:
+            if change.key[2] in {before, after}:
+                by_step.setdefault(change.key[3:], []).append(change)
+        same = [sides for sides in by_step.values() if len(sides) == 2 and same_leaf(*_both(sides))]
+        yield Difference(
+            key=("trees", "trees", after),
+            verdict="changed",
+            old=before,
+            new=after,
+            title=f"place of {PurePosixPath(after).name}",
+            note="the same tree at another path",
+            changes=tuple(change for sides in same for change in sides),
+        )
+        files: dict[str, list[Change]] = {}
+        for step, sides in by_step.items():
+            if sides in same:
+                continue
+            if step[0] == "files":
+                files.setdefault(step[1], []).extend(sides)
+            else:
+                was, now = _both(sides)
+                key = ("trees", "trees", after, *step)
+                plain = Difference(key, judge(was, now), was, now, title=" ".join(step), changes=tuple(sides))
+                yield replace(_commit(plain, alone=True), factor=None)
+        for path, sides in files.items():
+            yield _local_file(after, path, _file_of(old.trees[before], path), _file_of(new.trees[after], path), sides)
+
+
+def _both(sides: list[Change]) -> tuple[Leaf | None, Leaf | None]:
+    was = next((change.old for change in sides if change.old is not None), None)
+    return was, next((change.new for change in sides if change.new is not None), None)
 
 
 def _file_of(tree: Tree | Unread, path: str) -> LocalFile | None:
@@ -579,7 +641,7 @@ def _local_file(
     details = [f"old only {hunk}" for hunk in gone] + [f"new only {hunk}" for hunk in come]
     note = ""
     if was and now and not gone and not come and both:
-        note = "the same local change, on another version of the file"
+        note = SAME_CHANGE
     elif both:
         note = f"{len(both)} hunk{'s' * (len(both) > 1)} on both sides"
     return Difference(

@@ -296,6 +296,35 @@ def test_hunks_are_matched_by_content_and_not_by_line() -> None:
     assert other.factor == "tree:a.py"
 
 
+def test_a_tree_at_another_path_is_compared_with_itself() -> None:
+    hunk = "@@ -1,1 +1,2 @@\n+{}\n"
+
+    def at(root: str, commit: str, line: str) -> Snapshot:
+        kept = {"change": "modified", "sha256": "0" * 64, "patch": hunk.format("kept")}
+        mine = {"change": "modified", "sha256": line, "patch": hunk.format(line)}
+        files = {"kept.py": kept, "mine.py": mine}
+        return snapshot(trees=Trees(status="ok", trees={root: Tree(commit=commit, files=files)}))
+
+    comparison = compare(at("/home/a/sglang", "1" * 40, "one"), at("/srv/b/sglang", "2" * 40, "two"))
+    assert {item.title: item.factor for item in comparison.differences} == {
+        "place of sglang": None,
+        "commit of sglang": None,
+        "mine.py": None,
+    }
+    assert comparison.find("mine.py")[0].details == ("old only +1 -0: + one", "new only +1 -0: + two")
+    covered = [change for item in comparison.differences for change in item.changes]
+    assert sorted(covered, key=lambda change: change.key) == list(comparison.changes)
+
+
+def test_a_local_change_that_only_moved_with_its_commit_hangs_below_it() -> None:
+    def at(commit: str) -> Snapshot:
+        file = {"change": "modified", "sha256": commit, "patch": "@@ -1,1 +1,2 @@\n+mine\n"}
+        return snapshot(trees=Trees(status="ok", trees={"/srv/t": Tree(commit=commit, files={"a.py": file})}))
+
+    (line,) = compare(at("1" * 40), at("2" * 40)).lines()
+    assert [(item.title, item.factor) for item in line.members()] == [("commit of t", "tree:commit"), ("a.py", None)]
+
+
 def test_a_process_that_only_one_side_has_is_one_difference() -> None:
     variables = {"variables": {"A": "1", "B": "2"}}
     old = snapshot(server=server(("launcher", {"argv": ["py", "--tp", "1"]}), ("rank 0", {})))
