@@ -17,6 +17,7 @@ import zlib
 from typing import Any, Dict, List, Optional, Set, Tuple
 from urllib.parse import unquote, urlparse
 
+from probes import gates
 from probes.interpreter import Interpreter, deduce
 from probes.packages import direct_url
 from probes.reading import Finished, Json, is_unread, read_bytes, run, unread
@@ -335,7 +336,13 @@ def _file(git: Git, change: _Change, patch: Optional[bytes], large: bool, keeper
         if os.path.isdir(path) and not os.path.islink(path):
             return None  # a repository of its own, not of this tree
         text = _contents(path)
-        return {"change": "untracked", "sha256": digest, "staged": False, **_readable(text, keeper)}
+        return {
+            "change": "untracked",
+            "sha256": digest,
+            "staged": False,
+            "gates": _gates(path, b""),
+            **_readable(text, keeper),
+        }
     kind = change.kind
     if large:
         if digest is not None and _is_lfs_file(git, change.path, digest):
@@ -350,7 +357,24 @@ def _file(git: Git, change: _Change, patch: Optional[bytes], large: bool, keeper
         kind = "mode"
     if kind == "modified" and digest is not None and _POINTER in patch and _is_lfs_file(git, change.path, digest):
         return None
-    return {"change": kind, "sha256": digest, "staged": staged, **_readable(_as_text(path, patch), keeper)}
+    return {
+        "change": kind,
+        "sha256": digest,
+        "staged": staged,
+        "gates": _gates(path, patch),
+        **_readable(_as_text(path, patch), keeper),
+    }
+
+
+def _gates(path: bytes, patch: bytes) -> Dict[str, List[str]]:
+    """The variables on which a changed Python file's hunks depend."""
+    if not path.endswith(b".py") or not os.path.isfile(path):
+        return {}
+    try:
+        source = read_bytes(os.fsdecode(path), _LARGEST_FILE_BYTES).decode("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return {}
+    return gates.gates(source, patch.decode("utf-8", "replace"))
 
 
 def _readable(raw: Json, keeper: Keeper) -> Json:

@@ -18,6 +18,8 @@ class LocalFile(Part):
     exact: State[bool] = True
     """Whether `patch` reproduces the file: false when a secret was replaced, or the text cut or undecodable."""
     staged: State[bool] = False
+    gates: State[dict[str, list[str]]] = {}
+    """Number of a hunk (from 1) -> environment variables on which it depends, as far as the source tells."""
 
 
 class Tree(Part):
