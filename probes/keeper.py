@@ -170,6 +170,13 @@ def _overlay(lower: str, where: str, layers: str) -> None:
         _mount("overlay", where, options)
 
 
+def _private_shared_memory() -> None:
+    """A /dev/shm of this namespace, as large as the host's: what a killed server leaves there vanishes with it."""
+    with contextlib.suppress(OSError):
+        size = os.statvfs("/dev/shm")
+        _mount("tmpfs", "/dev/shm", f"mode=1777,size={size.f_blocks * size.f_frsize}")
+
+
 class World:
     """The places that a trial changes, each with the path where the server of this trial finds it.
 
@@ -405,6 +412,8 @@ def _start(plan: Dict[str, Any], scratch: str, line: Line) -> subprocess.Popen[b
     why_not: Optional[str] = "not wanted"
     if plan.get("isolation") != "copies":
         why_not = new_namespace() or can_overlay(scratch)
+    if why_not is None:
+        _private_shared_memory()
     named = plan["variables"].get("PYTHONPATH", "").split(os.pathsep)
     world = World(scratch, plan.get("objects", {}), named, private=why_not is None)
     for root, change in sorted(plan.get("trees", {}).items()):

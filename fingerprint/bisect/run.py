@@ -25,6 +25,7 @@ from fingerprint.diff import Comparison, compare
 from fingerprint.engines import Engine, engine_of
 from fingerprint.errors import CaseError, UsageError
 from fingerprint.factors import Evidence, Factor, Found, find, plan_of
+from snapshots import Unread
 
 if TYPE_CHECKING:
     from fingerprint.host import HostProgram
@@ -272,7 +273,10 @@ def _revert(verdict: Verdict, factors: dict[str, Factor]) -> list[str]:
 
 def _host_differences(before: Snapshot, after: Snapshot) -> list[str]:
     comparison = compare(before, after)
-    return [f"{one.title}: {one.verdict}" for one in (*comparison.differences, *comparison.not_comparable)]
+    lost = [
+        one for one in comparison.not_comparable if not (isinstance(one.old, Unread) and isinstance(one.new, Unread))
+    ]
+    return [f"{one.title}: {one.verdict}" for one in (*comparison.differences, *lost)]
 
 
 def _refuse_other_host(new: Snapshot, now: Snapshot, *, anyway: bool) -> None:

@@ -11,7 +11,7 @@ REFERENCE = Engine(
     variables={"SPT_NOENV": "1"},
     flags={"--enable-metrics": ()},
     requests=9,
-    max_new_tokens=24,
+    max_new_tokens=16,
     enough_s=1.5,
     warmup=1,
 )

@@ -147,7 +147,7 @@ def _set(**values: Any) -> Callable[[State], State]:  # noqa: ANN401 - fields of
 
 
 MECHANISMS: Mapping[str, Mechanism] = {
-    "threads": Mechanism(("variable:OMP_NUM_THREADS",), _variable("OMP_NUM_THREADS", "8")),
+    "threads": Mechanism(("variable:OMP_NUM_THREADS",), _variable("OMP_NUM_THREADS", "4")),
     "copy": Mechanism((f"tree:{changes.ATTENTION}",), _patch(changes.ATTENTION, changes.SLOW_ATTENTION)),
     "kernel": Mechanism(("package:tiny-kernels",), _set(kernels=changes.SLOW_KERNELS_1_5)),
     "commit": Mechanism(("tree:commit",), _set(commit=changes.SLOW_COMMIT)),
