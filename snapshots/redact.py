@@ -41,7 +41,9 @@ _SHARED = frozenset(
 """Parts of paths that say nothing about whose machine it is."""
 _SAME_EVERYWHERE = re.compile(r"/(?:proc|sys|dev|bin|sbin|lib|lib64|etc)(?:/|$)|/usr/(?!local/)")
 _PUBLIC = frozenset({"github.com", "gitlab.com", "huggingface.co"})
-_PLAIN = re.compile(r"python3?\.?\d*|cuda-?[\d.]*|\d{1,3}|[\w.+-]*\.so(\.\d+)*|lib[\w+-]+\.so[\d.]*|[0-9a-f]{40,64}")
+_PLAIN = re.compile(
+    r"python3?\.?\d*|cuda-?[\d.]*|\d{1,3}|\d+(\.\d+)+|[\w.+-]*\.so(\.\d+)*|lib[\w+-]+\.so[\d.]*|[0-9a-f]{40,64}"
+)
 _AFTER_SHARED = ("site-packages", "dist-packages", "lib-dynload")
 _NAME_VARIABLES = {"HOSTNAME", "HOST", "NODENAME", "SLURMD_NODENAME", "SLURM_NODELIST", "SLURM_JOB_NODELIST"}
 _USER_VARIABLES = {"USER", "LOGNAME", "SUDO_USER", "USERNAME", "SLURM_JOB_USER"}
@@ -108,7 +110,7 @@ class Redactor:
             if part in _SHARED or _PLAIN.fullmatch(part) or _PCI.fullmatch(part) or not part:
                 continue
             stem, dot, ending = part.rpartition(".")
-            if stem and len(ending) <= 5 and number == len(parts) - 1:
+            if stem and ending.isalpha() and len(ending) <= 12:
                 parts[number] = self.pseudonym("name", stem) + dot + ending
             elif parts[number - 1] == "home" or part in self._users:
                 parts[number] = self.pseudonym("user", part)
