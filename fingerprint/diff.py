@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import BaseModel
 
-from snapshots import Key, Leaf, Section, Snapshot, Unread, leaves
+from snapshots import Key, Leaf, Packages, Section, Snapshot, Unread, leaves
 from snapshots.base import StateMark
 
 Verdict: TypeAlias = Literal["changed", "only in old", "only in new", "not comparable"]
@@ -296,6 +296,7 @@ def compare(old: Snapshot, new: Snapshot, *, state: bool = False) -> Comparison:
         pair = Pair(name, ours[name], theirs[name])
         apart, equal = _without_equal_texts(pair)
         before, after = dict(leaves(apart.old, key=(name,))), dict(leaves(apart.new, key=(name,)))
+        equal += _add_file_lists(pair, before, after)
         changes = join(before, after)
         everything += changes
         gap = _whole_section(pair, changes)
@@ -324,6 +325,22 @@ def compare(old: Snapshot, new: Snapshot, *, state: bool = False) -> Comparison:
         unseen=unseen,
         changes=tuple(everything),
     )
+
+
+def _add_file_lists(pair: Pair, before: dict[Key, Leaf], after: dict[Key, Leaf]) -> int:
+    """Add the files in which a package differs, where both sides list them; returns how many are equal.
+
+    A list exists only for packages whose files were kept, so it is no part of an environment's identity.
+    """
+    if not (isinstance(pair.old, Packages) and isinstance(pair.new, Packages)):
+        return 0
+    equal = 0
+    for name in pair.old.files.keys() & pair.new.files.keys():
+        old, new = pair.old.files[name], pair.new.files[name]
+        for side, other, found in ((old, new, before), (new, old, after)):
+            found.update({(pair.name, "files", name, path): digest for path, digest in side.items() - other.items()})
+        equal += len(old.items() & new.items())
+    return equal
 
 
 def _without_equal_texts(pair: Pair) -> tuple[Pair, int]:

@@ -50,7 +50,7 @@ class Packages(Section):
     """Names found more than once: the versions with their locations, the winning one first."""
     leftovers: dict[str, str] = {}
     """Metadata directories that describe nothing: path -> what is wrong."""
-    files: dict[str, dict[str, str]] = {}
+    files: State[dict[str, dict[str, str]]] = {}
     """Canonical name -> path relative to `location` -> SHA-256 (hex) of the installed file, for kept distributions."""
     unkept: State[dict[str, str]] = {}
     """Distributions that were to be kept and were not, with the reason."""

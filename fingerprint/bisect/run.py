@@ -163,7 +163,13 @@ def _read_host(host: HostProgram, new: Snapshot, options: Options) -> tuple[Snap
     """The host as it is, and the request that reads it so: of the server named, else of the one in the snapshot."""
     known = new.server.processes.get("launcher")
     pid = options.pid if options.pid or options.port else known.pid if known is not None else None
-    ask: dict[str, object] = {"sections": list(CHECKED), "secret_key": options.secret_key, "port": options.port}
+    verified = any(isinstance(one.contents, str) for one in new.packages.distributions.values())
+    ask: dict[str, object] = {
+        "sections": list(CHECKED),
+        "secret_key": options.secret_key,
+        "port": options.port,
+        "verify": verified,  # contents are compared only where both sides read them
+    }
     now = capture(host, {**ask, "pid": pid})
     if now.server.status == "failed" and options.pid is None:  # it was started again since
         now = capture(host, {**ask, "pid": None})
