@@ -234,3 +234,11 @@ def test_snapshots_survive_the_file_whole(tmp_path: Path) -> None:
     snapshot = Snapshot(tool="test", taken_at="2031-01-01T00:00:00Z", target="x", startup=startup)
     save(snapshot, tmp_path / "x.json")
     assert load(tmp_path / "x.json") == snapshot
+
+
+def test_the_reference_has_every_section_with_every_field() -> None:
+    text = (Path(__file__).parents[1] / "docs/capture.md").read_text()
+    sections = dict(part.split("\n", 1) for part in text.split("\n## ")[1:])
+    for name, section in Snapshot(tool="", taken_at="2031-01-01T00:00:00Z", target="").sections().items():
+        missing = [field for field in type(section).model_fields if f"`{field}`" not in sections[name]]
+        assert [field for field in missing if field not in {"status", "reason", "seconds"}] == [], name
