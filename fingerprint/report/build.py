@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fingerprint.case import NEVER_SEEN
+from fingerprint.report.boards import boards_of
 from fingerprint.report.chain import steps_of, suspects_of
 from fingerprint.report.model import (
     PARTS,
@@ -125,6 +126,7 @@ def build(
         steps=steps_of(scene, suspects),
         suspects=suspects,
         launches=launches,
+        boards=boards_of(old, new),
         moments=tuple(Moment(launch=at, probabilities=dict(held)) for at, held in moments),
         shares=tuple(
             Share(

@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 from fingerprint.report.words import clean, ms, number, percent, percent_interval, probability
 
 if TYPE_CHECKING:
-    from fingerprint.report.model import Launch, Report
+    from fingerprint.report.model import Board, Launch, Report
 
 WIDTH = 760
 _LEFT, _RIGHT, _TOP = 64, 24, 44
@@ -63,7 +63,7 @@ class Picture:
 def pictures(report: Report) -> list[Picture]:
     """The pictures for which the case has data, in reading order."""
     made = (_launches(report), _waterfall(report), _posterior(report), _budget(report), _break_even(report))
-    return [picture for picture in (*made, _watch(report)) if picture is not None]
+    return [picture for picture in (*made, _topology(report), _watch(report)) if picture is not None]
 
 
 # -- drawing -----------------------------------------------------------------------------------------------------
@@ -439,6 +439,41 @@ def _break_even(report: Report) -> Picture | None:
     return Picture("break-even", "Accept length against speed, with break-even", summary, height, canvas.body())
 
 
+def _topology(report: Report) -> Picture | None:
+    """Devices in the NUMA nodes that they hang on; one whose link was another one before stands out."""
+    if not report.boards:
+        return None
+    nodes: dict[int | None, list[Board]] = {}
+    for board in report.boards:
+        nodes.setdefault(board.node, []).append(board)
+    canvas = _Canvas()
+    width, line = (WIDTH - 40 - 24) / 3, 16.0
+    y = 16.0
+    for node in sorted(nodes, key=lambda node: (node is None, node or 0)):
+        boards = nodes[node]
+        rows = [boards[at : at + 3] for at in range(0, len(boards), 3)]
+        heights = [40 + line * max(len(board.link) + len(board.before) for board in row) for row in rows]
+        canvas.rect(8, y, WIDTH - 16, sum(heights) + 8 * len(rows) + 34, "box")
+        canvas.text(20, y + 20, "NUMA node not known" if node is None else f"NUMA node {node}", "label")
+        y += 30
+        for row, height in zip(rows, heights, strict=True):
+            for place, board in enumerate(row):
+                x = 20 + place * (width + 4)
+                changed = "changed" if board.before else ""
+                canvas.rect(x, y, width - 4, height, f"device {board.kind} {changed}".strip(), board.title)
+                canvas.text(x + 10, y + 20, _fit(board.title, width - 24), "label", hint=board.title)
+                said = [*board.link, *(f"before: {words}" for words in board.before)]
+                for number_of, words in enumerate(said):
+                    shown = _fit(words, width - 24, 11.5)
+                    canvas.text(x + 10, y + 38 + line * number_of, shown, "tick", hint=words)
+            y += height + 8
+        y += 18
+    other = [board.title for board in report.boards if board.before]
+    summary = f"{len(report.boards)} devices on {len(nodes)} NUMA nodes; "
+    summary += f"connected otherwise than before: {', '.join(other)}." if other else "connected as before."
+    return Picture("topology", "PCI links, NVLinks and NUMA nodes", summary, y, canvas.body())
+
+
 def _watch(report: Report) -> Picture | None:
     """What else happened on the machine during each launch, one small panel a reading."""
     readings: dict[str, list[tuple[Launch, float]]] = {}
@@ -460,11 +495,12 @@ def _watch(report: Report) -> Picture | None:
         share = name.endswith("_share")
         words = clean(name.removesuffix("_share").replace("_", " "), 60)
         values = [value for _, value in held]
-        low, high = min(0.0, *values), max(values) * 1.1 or 1.0
-        place = _scale(low, high, y0 + tall - 26, y0 + 24)
+        low, high = (0.0, max(values) or 1.0) if share else (min(values), max(values))
+        pad = 0.12 * (high - low) or 0.1 * abs(high) or 1.0
+        place = _scale(low - pad * (not share), high + pad, y0 + tall - 26, y0 + 24)
         across = _scale(0.0, last, x0 + 54, x0 + width - 18)
         canvas.text(x0 + 4, y0 + 10, _fit(words, width - 20), "label", hint=words)
-        for value in (low, max(values)):
+        for value in sorted({low, high}):
             canvas.line(x0 + 48, place(value), x0 + width - 12, place(value), "grid")
             canvas.text(x0 + 44, place(value) + 4, percent(value) if share else number(value), "tick", "end")
         for launch, value in held:

@@ -156,6 +156,24 @@ class Change(_Part):
     switchable: bool
 
 
+class Board(_Part):
+    """A GPU or network card and its way to the processors.
+
+    Attributes:
+        title: what it is called.
+        kind: `gpu` or `network`.
+        node: its NUMA node; None where the host does not say.
+        link: lanes and speed of its PCI link, and its NVLinks, in words.
+        before: the same in the old snapshot, where it was another.
+    """
+
+    title: Text
+    kind: Text
+    node: int | None
+    link: tuple[Text, ...]
+    before: tuple[Text, ...] = ()
+
+
 class Fact(_Part):
     """A name and a value, for the tables of figures and of method."""
 
@@ -180,6 +198,7 @@ class Report(_Part):
     steps: tuple[Step, ...]
     suspects: tuple[Suspect, ...]
     launches: tuple[Launch, ...]
+    boards: tuple[Board, ...]
     moments: tuple[Moment, ...]
     shares: tuple[Share, ...]
     remainder_ms: Interval | None

@@ -141,7 +141,7 @@ def launch_of(trial: TrialLine, began: datetime, line: CaseLine) -> Launch:
             )
             for one in _dicts(trial.proof)[:500]
         ),
-        watch=_numbers(trial.watch),
+        watch=_flat(trial.watch),
         isolation=trial.isolation,
         seconds=dict(trial.seconds),
         outputs=str(figures.get("outputs") or ""),
@@ -172,6 +172,17 @@ def _number(value: object) -> float | None:
 def _numbers(value: object) -> dict[str, float]:
     pairs = value.items() if isinstance(value, Mapping) else ()
     return {str(name): held for name, one in pairs if (held := _number(one)) is not None}
+
+
+def _flat(value: object, name: str = "") -> dict[str, float]:
+    """Every number in nested readings, under the names that lead to it."""
+    if isinstance(value, Mapping):
+        found: dict[str, float] = {}
+        for key, one in list(value.items())[:200]:
+            found |= _flat(one, f"{name} {key}".strip())
+        return found
+    number = _number(value)
+    return {} if number is None else {name: number}
 
 
 def _dicts(value: object) -> list[Mapping[str, Any]]:

@@ -33,6 +33,8 @@ import os, sys
 reads, writes = os.dup(int(sys.argv[1])), os.dup(int(sys.argv[2]))
 os.dup2(reads, 3)
 os.dup2(writes, 4)
+os.set_inheritable(3, True)
+os.set_inheritable(4, True)
 os.execv(sys.argv[3], sys.argv[3:])
 """
 """The browser reads commands from descriptor 3 and writes answers to 4."""
