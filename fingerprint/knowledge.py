@@ -496,6 +496,10 @@ GATES = re.compile(
 """Where code asks for a variable."""
 
 
+ON_BY_DEFAULT = re.compile(r"""["']?\s*,\s*(default\s*=\s*)?["']?(true|1|on|yes)\b""", re.IGNORECASE)
+"""What follows a variable's name in code that is on where the variable is unset."""
+
+
 @dataclass(frozen=True)
 class Unhonoured:
     """A variable that an engine stopped reading.

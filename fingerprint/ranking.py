@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 from fingerprint import knowledge
 from fingerprint.causes import ENGINES, mapped_paths, owner_by_directory, requirement_of
 from fingerprint.diff import Difference, Reason
-from fingerprint.hunks import apart
+from fingerprint.hunks import Hunk, apart, hunks
 from fingerprint.knowledge import JUDGEMENT, Known, first
 from fingerprint.misspelling import misspelling_of
 from fingerprint.views import canonical, version
@@ -398,7 +398,9 @@ def _what_its_hunks_do(difference: Difference, scene: Scene) -> Iterator[Reason]
         yield Reason(f"it touches a wait: {_first_line(lines, knowledge.WAITS.search)}", 1.0, "sglang#26171")
     if knowledge.COLLECTIVES.search(added):
         yield Reason(f"it touches a collective: {_first_line(lines, knowledge.COLLECTIVES.search)}", 0.8, JUDGEMENT)
-    yield from _gates([line for hunk in (*gone, *come) for line in hunk.added], scene)
+    asked = {name for line in lines for name in _asked_for(line)}
+    asked |= _depends_on(new, come) | _depends_on(old, gone)
+    yield from _gates(asked, scene)
 
 
 def _is_comment(line: str) -> bool:
@@ -410,20 +412,38 @@ def _first_line(lines: list[str], search: Callable[[str], object]) -> str:
     return next(line.strip() for line in lines if search(line))[:80] if any(map(search, lines)) else ""
 
 
-def _gates(added: list[str], scene: Scene) -> Iterator[Reason]:
-    """A variable that the changed code asks for: unset everywhere, its branch is probably not taken."""
-    names = sorted({found["name"] for line in added for found in knowledge.GATES.finditer(line)})
-    for name in names:
+def _asked_for(line: str) -> Iterator[str]:
+    """Variables that a line of code reads; one that is on where it is unset is no gate."""
+    for found in knowledge.GATES.finditer(line):
+        if not knowledge.ON_BY_DEFAULT.match(line[found.end() :]):
+            yield found["name"]
+
+
+def _depends_on(file: LocalFile | None, changed: list[Hunk]) -> set[str]:
+    """Variables that the capture found around the changed hunks of a file."""
+    if file is None or not isinstance(file.patch, str):
+        return set()
+    contents = {hunk.content for hunk in changed}
+    numbers = [number for number, hunk in enumerate(hunks(file.patch), 1) if hunk.content in contents]
+    return {name for number in numbers for name in file.gates.get(str(number), ())}
+
+
+def _gates(names: set[str], scene: Scene) -> Iterator[Reason]:
+    """Variables on which the changed code depends: where they are unset, a branch is probably not taken."""
+    unset, given = [], []
+    for name in sorted(names):
         values = (scene.rank_values(name) or []) + scene.launch_values(name)
-        if values and not any(value is not None for value in values):
-            yield Reason(
-                f"the changed code asks for {name}, which neither the launch nor any rank has: evidence, not proof,"
-                " that it keeps to its default",
-                -1.5,
-                HERE,
-            )
-        elif values:
-            yield Reason(f"the changed code asks for {name}, which is set here", 0.5, HERE)
+        if values:
+            (given if any(value is not None for value in values) else unset).append(name)
+    if given:
+        yield Reason(f"the changed code depends on {', '.join(given)}, which is set here", 0.5, HERE)
+    elif unset:
+        yield Reason(
+            f"the changed code depends on {', '.join(unset)}, which neither the launch nor any rank has: evidence, not"
+            " proof, that it keeps to its default",
+            -1.5,
+            HERE,
+        )
 
 
 @_about("startup")

@@ -10,7 +10,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerprint.diff import Comparison, Difference, apply, compare, join
-from snapshots import Distribution, Key, Leaf, Packages, Process, Section, Server, Snapshot, Tree, Trees, Unread, leaves
+from snapshots import (
+    Distribution,
+    Gpu,
+    Gpus,
+    Key,
+    Leaf,
+    LocalFile,
+    Model,
+    ModelFile,
+    Models,
+    Nccl,
+    Packages,
+    Process,
+    Section,
+    Server,
+    Snapshot,
+    Startup,
+    StartupFile,
+    Tree,
+    Trees,
+    Unread,
+    leaves,
+)
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 
@@ -83,14 +105,66 @@ files = st.dictionaries(
     names, st.dictionaries(st.sampled_from(["a.py", "b.so", "c"]), st.sampled_from(["0", "1"]), max_size=3), max_size=3
 )
 statuses = st.sampled_from(["ok", "partial", "failed", "absent"])
-snapshots = st.builds(
-    lambda dists, listed, host, status: snapshot(
-        packages=Packages(status=status, distributions=dists, files=listed), server=host
+local_files = st.builds(
+    lambda change, sha256, patch: LocalFile(change=change, sha256=sha256, patch=patch),
+    st.sampled_from(["modified", "untracked", "deleted"]),
+    st.sampled_from([None, "0", "1"]),
+    st.sampled_from([None, "@@ -1 +1 @@\n+x\n", "@@ -9 +9 @@\n+x\n@@ -2 +2 @@\n-y\n", "text", ""]),
+)
+trees = st.dictionaries(
+    st.sampled_from(["/a/sglang", "/b/sglang", "/c/other"]),
+    st.builds(
+        Tree,
+        commit=st.sampled_from(["1" * 40, "2" * 40]),
+        shallow=st.booleans(),
+        files=st.dictionaries(st.sampled_from(["a.py", "b.py"]), local_files, max_size=2),
     ),
+    max_size=3,
+)
+startup_files = st.dictionaries(
+    st.sampled_from(["sitecustomize.py", "x.pth"]),
+    st.builds(StartupFile, path=st.sampled_from(["/a", "/b"]), sha256=st.sampled_from(["0" * 64, "1" * 64])),
+    max_size=2,
+)
+nccl = st.builds(
+    lambda settings, origin: Nccl(status="ok", settings=settings, origins=dict.fromkeys(settings, origin)),
+    st.dictionaries(st.sampled_from(["NCCL_PROTO", "NCCL_ALGO"]), st.sampled_from(["LL", "Ring"])),
+    st.sampled_from(["variable", "system"]),
+)
+model_files = st.dictionaries(
+    st.sampled_from(["config.json", "w.safetensors"]),
+    st.builds(ModelFile, size_bytes=st.sampled_from([1, 2]), sha256=st.sampled_from([None, "0"])),
+    max_size=2,
+)
+models = st.dictionaries(
+    st.sampled_from(["target", "draft"]),
+    st.builds(Model, name=st.sampled_from(["a", "b"]), files=model_files),
+    max_size=2,
+)
+gpus = st.dictionaries(
+    st.sampled_from(["0000:17:00.0", "0000:65:00.0"]),
+    st.builds(Gpu, index=st.just(0), power_limit_w=st.sampled_from([500.0, 700.0]), mig=st.sampled_from([0, None])),
+    max_size=2,
+)
+snapshots = st.builds(
+    lambda status, dists, listed, host, worked, started, settings, served, boards: snapshot(
+        packages=Packages(status=status, distributions=dists, files=listed),
+        server=host,
+        trees=Trees(status="ok", trees=worked),
+        startup=Startup(status="ok", files=started),
+        nccl=settings,
+        models=Models(status="ok", models=served),
+        gpu=Gpus(status="ok", gpus=boards),
+    ),
+    statuses,
     distributions,
     files,
     processes,
-    statuses,
+    trees,
+    startup_files,
+    nccl,
+    models,
+    gpus,
 )
 
 

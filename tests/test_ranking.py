@@ -180,8 +180,26 @@ def test_code_behind_an_unset_variable_is_evidence_and_not_proof(line: str) -> N
     switched = {"SGLANG_NEW_PATH": "1"}
     opened = the(host(launch=switched), host(launch=switched, patches=patch), f"tree:{path}")
     assert says(closed, "evidence, not proof")
-    assert says(opened, "SGLANG_NEW_PATH, which is set here")
+    assert says(opened, "on SGLANG_NEW_PATH, which is set here")
     assert closed.likelihood < opened.likelihood
+
+
+def test_code_that_is_on_without_its_variable_is_not_called_gated() -> None:
+    path = "python/models/llama.py"
+    patch = {path: patched("if get_bool_env_var('SGLANG_NEW_PATH', 'true'):", "    slow()")}
+    assert not says(the(host(), host(patches=patch), f"tree:{path}"), "SGLANG_NEW_PATH")
+
+
+def test_the_variables_that_the_capture_found_around_a_hunk_count() -> None:
+    path = "python/models/llama.py"
+    new = host(patches={path: patched("    slow()")})
+    plain = the(host(), new, f"tree:{path}")
+    tree = new.trees.trees["/srv/t"]
+    file = tree.files[path].model_copy(update={"gates": {"1": ["SGLANG_NEW_PATH"], "2": ["OTHER"]}})
+    trees = Trees(status="ok", trees={"/srv/t": tree.model_copy(update={"files": {path: file}})})
+    gated = the(host(), new.model_copy(update={"trees": trees}), f"tree:{path}")
+    assert says(gated, "depends on SGLANG_NEW_PATH, which neither")
+    assert gated.likelihood < plain.likelihood
 
 
 def test_a_file_outside_the_imported_directories_is_less_likely() -> None:
