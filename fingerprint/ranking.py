@@ -430,7 +430,8 @@ def _depends_on(file: LocalFile | None, changed: list[Hunk]) -> set[str]:
 
 def _gates(names: set[str], scene: Scene) -> Iterator[Reason]:
     """Variables on which the changed code depends: where they are unset, a branch is probably not taken."""
-    unset, given = [], []
+    unset: list[str] = []
+    given: list[str] = []
     for name in sorted(names):
         values = (scene.rank_values(name) or []) + scene.launch_values(name)
         if values:
