@@ -155,7 +155,7 @@ class Search:
         seed: int = 0,
         then: Then | None = None,
         budget: Budget | None = None,
-        certainty: float = 0.98,
+        certainty: float = 0.96,
     ) -> None:
         self.factors = tuple(sorted(set(factors)))
         self.conflicts = tuple(sorted({frozenset(c) for c in conflicts}, key=sorted))
@@ -888,7 +888,7 @@ class OrderedSearch(Search):
         seed: int = 0,
         then: Then | None = None,
         budget: Budget | None = None,
-        certainty: float = 0.98,
+        certainty: float = 0.96,
     ) -> None:
         self.steps = tuple(steps)
         chain = [frozenset({late, old(early)}) for early, late in zip(steps, steps[1:], strict=False)]
