@@ -129,9 +129,14 @@ def redact(snapshot: Snapshot, key: bytes, *, hosts: frozenset[str] = frozenset(
 
     A patch that held a name is no longer `exact`.
     """
+    own_hosts, users = names_in(snapshot)
+    return _part(snapshot, Redactor(key, own_hosts | hosts, users))
+
+
+def names_in(snapshot: Snapshot) -> tuple[set[str], set[str]]:
+    """The names of hosts and of accounts that occur in a snapshot."""
     body = str(snapshot.model_dump(exclude_defaults=True))
-    redactor = Redactor(key, {*hosts, *_host_names(snapshot)}, set(_user_names(snapshot, body)))
-    return _part(snapshot, redactor)
+    return set(_host_names(snapshot)), set(_user_names(snapshot, body))
 
 
 def _part(part: P, redactor: Redactor) -> P:

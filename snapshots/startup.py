@@ -21,3 +21,7 @@ class Startup(Section):
     shadowed: dict[str, list[str]] = {}
     """Startup modules that exist but never run, because one earlier on the path wins."""
     pyvenv: Read[dict[str, str]] = {}
+    plugins: dict[str, str] = {}
+    """What installed distributions hook into the engine: `GROUP NAME` -> `module:function (distribution)`."""
+    hidden: dict[str, list[str]] = {}
+    """Installed modules that one in the working directory or on PYTHONPATH hides: the winner's place first."""

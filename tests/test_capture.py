@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -242,3 +244,26 @@ def test_the_reference_has_every_section_with_every_field() -> None:
     for name, section in Snapshot(tool="", taken_at="2031-01-01T00:00:00Z", target="").sections().items():
         missing = [field for field in type(section).model_fields if f"`{field}`" not in sections[name]]
         assert [field for field in missing if field not in {"status", "reason", "seconds"}] == [], name
+
+
+@pytest.mark.parametrize("path", sorted(Path(probing.__file__).parent.glob("*.py")), ids=lambda path: path.stem)
+def test_the_host_program_is_python_3_9_and_standard_library_only(path: Path) -> None:
+    module = ast.parse(path.read_text(), feature_version=(3, 9))
+    for node in ast.walk(module):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            node.body = []  # only the type checker reads it
+    imported = {alias.name for node in ast.walk(module) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {str(node.module) for node in ast.walk(module) if isinstance(node, ast.ImportFrom)}
+    foreign = {name for name in imported if name.partition(".")[0] not in {*sys.stdlib_module_names, "probes"}}
+    assert foreign == set()
+
+
+def test_a_capture_runs_on_python_3_9() -> None:
+    beside = sorted(Path(sys.base_prefix).parent.glob("3.9.*/bin/python3.9"))  # where several are installed together
+    python = str(beside[0]) if beside else shutil.which("python3.9")
+    if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode != 0:
+        pytest.skip("no Python 3.9 on this machine")
+    with HostProgram(LocalTarget(), python) as host:
+        snapshot = capture(host, {"python": sys.executable, "pid": os.getpid()})
+    assert host.greeting["python"].startswith("3.9.")
+    assert {name for name, section in snapshot.sections().items() if section.status == "failed"} == set()

@@ -104,3 +104,26 @@ def test_a_fifo_named_like_a_pth_file_costs_nothing(place: Path, tmp_path: Path,
     os.mkfifo(site_of(place) / "trap.pth")
     section = startup.read({**context(), "serving": serving(place, tmp_path)})
     assert section["files"]["trap.pth"]["text"]["unread"].endswith("not a regular file")
+
+
+def test_plugins_of_the_engine_are_told_and_other_entry_points_are_not(
+    place: Path, tmp_path: Path, context: Context
+) -> None:
+    info = site_of(place) / "autopatch-1.0.dist-info"
+    info.mkdir()
+    (info / "entry_points.txt").write_text(
+        "[console_scripts]\ntool = tool:main\n\n[sglang.srt.plugins]\n# note\nfast = autopatch.hooks:install\n"
+    )
+    section = startup.read({**context(), "serving": serving(place, tmp_path)})
+    assert section["plugins"] == {"sglang.srt.plugins fast": "autopatch.hooks:install (autopatch)"}
+
+
+def test_a_module_that_hides_an_installed_one_is_told(place: Path, tmp_path: Path, context: Context) -> None:
+    for root in (site_of(place), tmp_path):
+        (root / "torch").mkdir()
+        (root / "torch/__init__.py").write_text("")
+    (tmp_path / "own.py").write_text("")
+    section = startup.read({**context(), "serving": serving(place, tmp_path)})
+    assert section["hidden"] == {"torch": [str(tmp_path), str(site_of(place))]}
+    safe = startup.read({**context(), "serving": serving(place, tmp_path, PYTHONSAFEPATH="1")})
+    assert safe["hidden"] == {}
