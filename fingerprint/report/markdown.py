@@ -17,16 +17,18 @@ if TYPE_CHECKING:
     from fingerprint.report.model import Report
 
 LARGEST_BYTES = 60_000
-_ACTIVE = re.compile(r"([\\`*_{}\[\]()#+!|~$^=-])")
+_ACTIVE = re.compile(r"[\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|#(?=\d)|^(\s*)[-+=#]")
+"""What would mark something up: not every bracket and dash, so that the text can be read as it is, too."""
 _CELL = 160
 
 
 def escape(text: str) -> str:
     """A sentence that means nothing to Markdown, to HTML, or to a tracker's mentions and references."""
     safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    safe = _ACTIVE.sub(r"\\\1", safe)
-    # No mention, no link made of bare text, no list or heading at the start.
-    safe = safe.replace("@", "&#64;").replace("://", "&#58;//").replace("www.", "www&#46;")
+    safe = _ACTIVE.sub(lambda found: f"{found[1] or ''}\\{found[0].lstrip()}", safe)
+    # No mention, no reference, no link made of bare text, no list at the start.
+    for word, shown in (("@", "&#64;"), ("://", "&#58;//"), ("www.", "www&#46;"), ("GH-", "GH&#45;")):
+        safe = safe.replace(word, shown)
     return re.sub(r"^(\s*\d+)([.)])", r"\1\\\2", safe)
 
 

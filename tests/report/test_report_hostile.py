@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html.parser
 import json
+import os
 import random
 import re
 import xml.etree.ElementTree as ET
@@ -35,6 +36,9 @@ NASTY = (
     "x" * 5000, "\u05d0\u05d1", "😀" * 40, "    ", "", "<svg onload=alert(1)>", "--><b>", "=====", "---", "\n\n# head",
 )  # fmt: skip
 HOSTILE = st.one_of(st.sampled_from(NASTY), st.text(st.characters(codec=None), max_size=40))
+
+
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "40"))
 
 
 def hostile_report(words: list[str], seed: int) -> Report:
@@ -118,7 +122,9 @@ HTML_ATTRIBUTES = {
 }  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "40")), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(st.lists(HOSTILE, min_size=1, max_size=12), st.integers(0, 9))
 def test_no_format_is_harmed_by_hostile_text(words: list[str], seed: int) -> None:
     report = hostile_report(words, seed)
