@@ -64,6 +64,13 @@ class Scene:
         return frozenset(library.path or key for libraries in readable for key, library in libraries.items())
 
     @cached_property
+    def owners(self) -> dict[str, str]:
+        """Distributions that have a library mapped in a rank, with one such path."""
+        names = sorted({**self.old.packages.distributions, **self.new.packages.distributions})
+        owned = ((owner_by_directory(_inside(path), names), path) for path in sorted(self.mapped or ()))
+        return {owner: path for owner, path in owned if owner is not None}
+
+    @cached_property
     def required(self) -> frozenset[str] | None:
         """Distributions that an engine asks for, directly or not; None without an engine."""
         known = {**self.old.packages.distributions, **self.new.packages.distributions}
@@ -264,9 +271,8 @@ def _whether_a_rank_has_it_mapped(difference: Difference, scene: Scene) -> Itera
     if scene.mapped is None:
         return
     name = difference.title
-    mine = [path for path in scene.mapped if owner_by_directory(_inside(path), [name]) == name]
-    if mine:
-        yield Reason(f"{mine[0].rpartition('/')[2]} of it is mapped in a rank", 0.7, HERE)
+    if name in scene.owners:
+        yield Reason(f"{scene.owners[name].rpartition('/')[2]} of it is mapped in a rank", 0.7, HERE)
         return
     files = {**scene.old.packages.files.get(name, {}), **scene.new.packages.files.get(name, {})}
     libraries = [path for path in files if path.endswith(".so") or ".so." in path]
