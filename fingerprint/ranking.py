@@ -64,6 +64,12 @@ class Scene:
         return frozenset(library.path or key for libraries in readable for key, library in libraries.items())
 
     @cached_property
+    def misspelt(self) -> dict[str, str]:
+        """The variable that was meant, and the misspelt one that differs."""
+        names = (key[2] for key in self.differences if key[:2] == ("server", "variables"))
+        return {wanted: name for name in names if (wanted := misspelling_of(name)) is not None}
+
+    @cached_property
     def owners(self) -> dict[str, str]:
         """Distributions that have a library mapped in a rank, with one such path."""
         names = sorted({**self.old.packages.distributions, **self.new.packages.distributions})
@@ -227,9 +233,9 @@ def _whether_it_is_a_misspelling(difference: Difference, scene: Scene) -> Iterat
     twin = misspelling_of(difference.title)
     if twin is not None:
         yield Reason(f"nothing reads a variable of this name; {twin} is close", -1.0, "podman-hpc#136")
-    for key, other in scene.differences.items():
-        if key[:2] == ("server", "variables") and misspelling_of(other.title) == difference.title:
-            yield Reason(f"{other.title} came in its place, and nothing reads that", 1.5, "podman-hpc#136")
+    instead = scene.misspelt.get(difference.title)
+    if instead is not None:
+        yield Reason(f"{instead} came in its place, and nothing reads that", 1.5, "podman-hpc#136")
 
 
 @_about("flags")
