@@ -411,6 +411,32 @@ def _startup_code(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
             yield f"startup/files/{name}", f"{file.path} runs in every Python process of the server."
 
 
+@_rule(
+    "FP210",
+    "an installed module that another one hides",
+    source="Hyperloom#968",
+    advice="start elsewhere, or take the directory off PYTHONPATH, unless the other module is meant",
+)
+def _hidden_modules(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    for name, places in snapshot.startup.hidden.items():
+        yield (
+            f"startup/hidden/{name}",
+            f"{name} is imported from {places[0] if places else 'elsewhere'}, not as installed.",
+        )
+
+
+@_rule(
+    "FP211",
+    "code that hooks into the engine",
+    source="no single incident",
+    advice="know what it replaces: it is loaded in the launcher and in every rank",
+)
+def _plugins(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    for name, target in snapshot.startup.plugins.items():
+        if name.partition(" ")[0] in {"sglang.srt.plugins", "sglang.srt.platforms", "vllm.general_plugins"}:
+            yield f"startup/plugins/{name}", f"{name} runs {target} in the server."
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # The launch: FP301 and following
 

@@ -356,6 +356,10 @@ PROCESSES = (
 )
 
 ELSEWHERE = (
+    _row(r"startup/plugins/.*", 1.9, "a plugin may replace functions of the engine", "sglang 0.5.23, entry points"),
+    _row(r"startup/hidden/.*", 1.9, "another module is imported in the place of the installed one", "Hyperloom#968"),
+    _row(r"startup/shadowed/.*", 1.0, "another startup file runs instead"),
+    _row(r"startup/pyvenv/.*", -0.5, "how the environment was made"),
     _row(
         r".*/(uuid|serial|part_number|inforom|hostname|name|boot_id)|limits/container/id",
         -2.5,

@@ -232,6 +232,14 @@ CASES: dict[str, tuple[Snapshot, Snapshot]] = {
 
 
 CASES |= {
+    "FP210": (
+        snapshot(startup=Startup(status="ok", hidden={"torch": ["/srv/torch", f"{SITE}/torch"]})),
+        snapshot(startup=Startup(status="ok")),
+    ),
+    "FP211": (
+        snapshot(startup=Startup(status="ok", plugins={"sglang.srt.plugins mine": "mine:hook (mine)"})),
+        snapshot(startup=Startup(status="ok", plugins={"console_scripts mine": "mine:main (mine)"})),
+    ),
     "FP107": (snapshot(nccl=configured("NCCL_IB_USE_INLINE=1\n")), snapshot(nccl=configured("# NCCL_PROTO=LL\n"))),
     "FP401": (
         snapshot(gpu=board(pcie_width=8, pcie_width_max=16)),
