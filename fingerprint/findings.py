@@ -433,7 +433,7 @@ def _hidden_modules(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
 )
 def _plugins(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     for name, target in snapshot.startup.plugins.items():
-        if name.partition(" ")[0] in {"sglang.srt.plugins", "sglang.srt.platforms", "vllm.general_plugins"}:
+        if not name.startswith("torch.backends "):  # those that torch brings itself
             yield f"startup/plugins/{name}", f"{name} runs {target} in the server."
 
 

@@ -238,7 +238,7 @@ CASES |= {
     ),
     "FP211": (
         snapshot(startup=Startup(status="ok", plugins={"sglang.srt.plugins mine": "mine:hook (mine)"})),
-        snapshot(startup=Startup(status="ok", plugins={"console_scripts mine": "mine:main (mine)"})),
+        snapshot(startup=Startup(status="ok", plugins={"torch.backends device": "torch_x:init (torch-x)"})),
     ),
     "FP107": (snapshot(nccl=configured("NCCL_IB_USE_INLINE=1\n")), snapshot(nccl=configured("# NCCL_PROTO=LL\n"))),
     "FP401": (

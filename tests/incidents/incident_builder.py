@@ -182,6 +182,7 @@ class World:
     sysctls: dict[str, str] = field(default_factory=lambda: {"kernel.numa_balancing": "0", "vm.swappiness": "10"})
     governor: str = "performance"
     cpu_max: str = "max 100000"
+    cpu_weight: str = "100"
     cpus: float = 64.0
     shared_memory_bytes: int = 64 * 2**30
     nccl_file: str = ""
@@ -399,7 +400,7 @@ class World:
         )
 
     def _limits(self) -> Limits:
-        level = CgroupLevel(path="/server", settings={"cpu.max": self.cpu_max, "cpu.weight": "100"})
+        level = CgroupLevel(path="/server", settings={"cpu.max": self.cpu_max, "cpu.weight": self.cpu_weight})
         return Limits(
             status="ok",
             limits={"open files": "1048576"},

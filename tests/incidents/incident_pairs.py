@@ -19,7 +19,7 @@ class Incident:
     Attributes:
         reference: public thread.
         culprits: factor ids or keys, any of which counts as the culprit.
-        kind: single, interaction, several, symptom, open, retracted.
+        kind: single, interaction, several, symptom, open, retracted; later for those that came after the tables.
         change: what the report says was different.
     """
 
@@ -383,3 +383,49 @@ def _grows_with_concurrency(old: World, new: World) -> None:
 @_incident("vllm-project/vllm#39940", "package:vllm", kind="open")
 def _half_the_gain(old: World, new: World) -> None:
     old.installed["vllm"], new.installed["vllm"] = "0.18.0", "0.19.0"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# looked up after the ranking's tables were written, and never used to change them
+
+
+@_incident("vllm-project/vllm#9032", "package:transformers", kind="later")
+def _guided_decoding(old: World, new: World) -> None:
+    old.installed["transformers"], new.installed["transformers"] = "4.44.2", "4.45.1"
+
+
+@_incident("sgl-project/sglang#32582", "tree:commit", kind="later")
+def _found_by_halving(_old: World, new: World) -> None:
+    new.commit = "e" * 40
+
+
+@_incident("Tanguille/cluster#4879", "limits/cgroup_levels/0/settings/cpu.weight", kind="later")
+def _too_small_a_share(_old: World, new: World) -> None:
+    new.cpu_weight = "79"
+
+
+@_incident("vllm-project/vllm#45741", "tree:python/vllm/_custom_ops.py", kind="later")
+def _zeros_to_empty(_old: World, new: World) -> None:
+    new.patch("python/vllm/_custom_ops.py", "        scale = torch.empty((m, n), dtype=torch.int32)")
+
+
+@_incident("sgl-project/sglang#4642", "package:flashinfer-python", kind="later")
+def _flashinfer_line(old: World, new: World) -> None:
+    old.installed["flashinfer-python"], new.installed["flashinfer-python"] = "0.1.6", "0.2.3"
+
+
+@_incident("intel/ipex-llm#12806", "gpu/driver", kind="later")
+def _driver_with_a_variable(old: World, new: World) -> None:
+    old.driver, new.driver = "32.0.101.6458", "32.0.101.6559"
+    for world in (old, new):
+        world.launch["SYCL_PI_LEVEL_ZERO_USE_IMMEDIATE_COMMANDLISTS"] = "1"
+
+
+@_incident("NVIDIA/nccl-tests#115", "host/command_line", kind="later")
+def _iommu(_old: World, new: World) -> None:
+    new.machine["command_line"] = "ro quiet amd_iommu=on"
+
+
+@_incident("tenstorrent/tt-xla#5401", "package:tt-mlir", kind="later")
+def _compiler_uplift(old: World, new: World) -> None:
+    old.installed["tt-mlir"], new.installed["tt-mlir"] = "0.1.0.dev70", "0.1.0.dev83"
