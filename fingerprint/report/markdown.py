@@ -20,6 +20,7 @@ LARGEST_BYTES = 60_000
 _ACTIVE = re.compile(r"[\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|#(?=\d)|^(\s*)[-+=#]")
 """What would mark something up: not every bracket and dash, so that the text can be read as it is, too."""
 _CELL = 160
+_SENTENCE = 1000
 
 
 def escape(text: str) -> str:
@@ -95,30 +96,47 @@ def render_markdown(report: Report, drawn: Sequence[Picture] = ()) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _within(lines: Sequence[str], most: int) -> list[str]:
+    """The first whole lines that fit into so many bytes: a line to type is never cut."""
+    kept: list[str] = []
+    for line in lines:
+        most -= len(line.encode()) + 1
+        if most < 0:
+            break
+        kept.append(line)
+    return kept
+
+
 def _first_screen(report: Report) -> str:
+    def said(text: str) -> str:
+        return escape(text if len(text) <= _SENTENCE else f"{text[: _SENTENCE - 1]}…")
+
     lines = [
-        f"## {escape(report.label)}: {escape(report.title)}",
+        f"## {said(report.label)}: {said(report.title)}",
         "",
-        escape(report.question),
+        said(report.question),
         "",
-        f"**{escape(report.answer)}**",
-        *(f"\n{escape(line)}" for line in report.more),
+        f"**{said(report.answer)}**",
+        *(f"\n{said(line)}" for line in report.more),
         "",
         "**What to do now**",
     ]
-    if report.actions:
-        lines += ["", block(report.actions[:20])]
-    lines += ["", *(f"- {escape(line)}" for line in report.advice)] if report.advice else []
+    actions = _within(report.actions, 8_000)
+    if actions:
+        lines += ["", block(actions)]
+    if len(actions) < len(report.actions):
+        lines += ["", f"{count(len(report.actions) - len(actions), 'more line')} in `report.html`."]
+    lines += ["", *(f"- {said(line)}" for line in report.advice)] if report.advice else []
     lines += [
         "",
-        f"**How sure:** {escape(report.confidence)}",
+        f"**How sure:** {said(report.confidence)}",
         "",
-        f"**Cost:** {escape(report.cost)}.",
+        f"**Cost:** {said(report.cost)}.",
     ]
     if report.figures:
-        lines += ["", *table(("figure", "value"), ((escape(f.name), escape(f.value)) for f in report.figures))]
-    for line in report.host_differences[:10]:
-        lines += ["", f"**The host is not as it was before:** {escape(line)}"]
+        lines += ["", *table(("figure", "value"), ((said(f.name), said(f.value)) for f in report.figures))]
+    for line in report.host_differences[:5]:
+        lines += ["", f"**The host is not as it was before:** {said(line)}"]
     return "\n".join(lines)
 
 

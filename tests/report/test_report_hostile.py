@@ -10,6 +10,7 @@ import re
 import xml.etree.ElementTree as ET
 from datetime import timedelta
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from made_cases import MORNING, NOW, snapshot
@@ -199,6 +200,16 @@ def test_an_escaped_sentence_shows_its_text_and_nothing_else(text: str) -> None:
     shown = " ".join(clean(text).split())
     page = PLAIN.render(escape(shown)) if shown else "<p></p>\n"
     assert html.unescape(page) == f"<p>{shown}</p>\n"
+
+
+@pytest.mark.parametrize("text", ["x" * 5000, "\u202e" * 5000, "<&>" * 2000, "`|" * 3000, "\U0001f600" * 3000])
+def test_markdown_keeps_its_size_and_its_first_screen_whatever_comes(text: str) -> None:
+    report = hostile_report([text], 0)
+    report = report.model_copy(update={"suspects": report.suspects * 100, "actions": (report.actions[0],) * 50})
+    shown = render_markdown(report)
+    assert len(shown.encode()) < LARGEST_BYTES
+    assert "**How sure:**" in shown
+    assert "more lines in `report.html`" in shown
 
 
 def test_lines_to_type_stay_one_line_each() -> None:

@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 from chromium import Browser, program
 from made_cases import KINDS
+from test_report_hostile import NASTY, hostile_report
 
 from fingerprint.case import Case
+from fingerprint.report.charts import pictures
+from fingerprint.report.html import render_html
 
 pytestmark = pytest.mark.skipif(program() is None, reason="no chromium on this machine")
 CHECKS = Path(__file__).with_name("page_checks.js").read_text(encoding="utf-8")
@@ -74,6 +77,20 @@ def test_in_print_the_paper_is_white_and_details_are_open(browser: Browser, page
     browser.open(pages["attributed"], dark=True, media="print")
     assert browser.evaluate("getComputedStyle(document.querySelector('.answer')).color") == "rgb(11, 11, 11)"
     assert browser.evaluate("document.querySelector('details.part dl').getBoundingClientRect().height > 50")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_page_of_hostile_text_runs_nothing_and_asks_for_nothing(browser: Browser, tmp_path: Path, width: int) -> None:
+    page = tmp_path / "hostile.html"
+    for seed in range(4):
+        report = hostile_report(list(NASTY[seed::2]), seed)
+        page.write_text(render_html(report, pictures(report)), encoding="utf-8")
+        browser.open(page, width=width)
+        assert browser.evaluate("document.scripts.length") == 1
+        assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert browser.evaluate("document.querySelectorAll('img, iframe, object, [onload], [onerror]').length") == 0
+        assert browser.requests() == []
+        assert browser.complaints() == []
 
 
 def test_a_link_to_a_launch_opens_its_table(browser: Browser, pages: dict[str, Path]) -> None:
