@@ -184,12 +184,13 @@ def report(rows: dict[str, list[str]], repeat: int) -> None:
         seconds = [value[0] for value in values]
         middle = statistics.median(seconds)
         spread = f"{min(seconds):.2f}-{max(seconds):.2f}"
-        # Beside ssh the work on the host is not a child of ours.
-        used = "" if "ssh" in name else f"{statistics.median(value[1] for value in values):.2f}"
+        used = f"{statistics.median(value[1] for value in values):.2f}"
         told = [json.loads(value[2])["host_mib"] for value in values if value[2].startswith('{"host_mib"')]
         peak = f"{max(told):.0f}" if told and None not in told else ""
         print(f"{name:56}{middle:9.2f}{spread:>15}{middle / base:9.1f}{used:>8}{peak:>10}")
-    print(f"\nWhat travels to a host: {len(payload()) / 1000:.0f} kB. {os.cpu_count()} processors.")
+    print("\nCPU s: of the command and its children; over ssh the host's own work is not among them.")
+    print("The hosts at once are one machine here, so their work adds up on its processors.")
+    print(f"What travels to a host: {len(payload()) / 1000:.0f} kB. {os.cpu_count()} processors.")
 
 
 if __name__ == "__main__":
