@@ -30,6 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fingerprint import __version__
 from fingerprint.errors import BundleError, UsageError
+from fingerprint.report.words import clean
 
 if TYPE_CHECKING:
     from fingerprint.case import Case
@@ -93,6 +94,27 @@ class Verified(BaseModel):
     def whole(self) -> bool:
         """Every file is what the manifest says, and no signature contradicts it."""
         return not (self.altered or self.missing or self.extra) and self.signature != "bad"
+
+
+def findings(verified: Verified) -> list[str]:
+    """What a check found, in sentences; the signature last."""
+    manifest = verified.manifest
+    said = [
+        f"{len(manifest.files)} files, made {manifest.made_at:%Y-%m-%d %H:%M %Z} by fingerprint {clean(manifest.tool)}"
+    ]
+    if manifest.redaction != "none":
+        said.append(f"redacted: {clean(manifest.redaction)}")
+    for words, names in (("altered", verified.altered), ("missing", verified.missing), ("added", verified.extra)):
+        said += [f"{words}: {clean(name)}" for name in names]
+    said.append(
+        {
+            "none": "not signed: this shows that nothing was damaged, not who made it",
+            "good": f"signed by {clean(verified.signer)}",
+            "unknown signer": f"signed with {clean(verified.signer)}, which no allowed signer has",
+            "bad": "the signature does not fit: the manifest was altered after it was signed",
+        }[verified.signature]
+    )
+    return said
 
 
 def case_files(folder: Path) -> dict[str, Path]:

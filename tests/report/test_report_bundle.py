@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fingerprint.case import Case
 from fingerprint.errors import BundleError, UsageError
 from fingerprint.report import bundle
-from fingerprint.report.bundle import MANIFEST, SIGNATURE, unpack_bundle, verify_bundle, write_bundle
+from fingerprint.report.bundle import MANIFEST, SIGNATURE, findings, unpack_bundle, verify_bundle, write_bundle
 
 needs_ssh = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen on this machine")
 
@@ -64,6 +64,7 @@ def test_one_changed_byte_is_named(made: Path, tmp_path: Path) -> None:
     rewrite(made, lambda name, data: data.replace(b"Simple", b"simple", 1) if name == "journal.jsonl" else data)
     verified = verify_bundle(made)
     assert verified.altered == ("journal.jsonl",)
+    assert "altered: journal.jsonl" in findings(verified)
     assert not verified.whole
     with pytest.raises(BundleError, match=r"journal\.jsonl"):
         unpack_bundle(made, tmp_path / "there")
@@ -200,6 +201,7 @@ def test_a_signature_names_its_signer(cases: dict[str, Case], key: Path, tmp_pat
     write_bundle(cases["phantom"], path, sign=key)
     verified = verify_bundle(path, allowed)
     assert (verified.signature, verified.signer, verified.whole) == ("good", "ann@example.com", True)
+    assert findings(verified)[-1] == "signed by ann@example.com"
     stranger = verify_bundle(path)
     assert stranger.signature == "unknown signer"
     assert stranger.signer.startswith("SHA256:")

@@ -39,7 +39,7 @@ NASTY = (
 HOSTILE = st.one_of(st.sampled_from(NASTY), st.text(st.characters(codec=None), max_size=40))
 
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "25"))
 
 
 def hostile_report(words: list[str], seed: int) -> Report:

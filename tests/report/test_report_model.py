@@ -6,10 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-from made_cases import KINDS, A, B, incident, one, snapshot, story
+from made_cases import KINDS, A, incident, one, snapshot, story
 
 from fingerprint.case import Case
 from fingerprint.diff import compare
+from fingerprint.errors import CaseError
+from fingerprint.report import write_report
 from fingerprint.report.build import build, of_case
 from fingerprint.report.model import Report
 from fingerprint.report.replay import replay, search_of
@@ -106,8 +108,14 @@ def test_never_tested_is_not_ruled_out(tmp_path: Path) -> None:
 
 
 def test_a_launch_that_did_not_start_is_shown_with_its_reason(tmp_path: Path) -> None:
+    refused: list[frozenset[str]] = []
+
     def fails(new: frozenset[str]) -> str | None:
-        return "these need each other" if (B in new) != ("tree:python/io.py" in new) else None
+        """The first launch between the two ends does not start, and neither does its repetition."""
+        if 0 < len(new) < 11 and (not refused or new in refused):
+            refused.append(new)
+            return "these need each other"
+        return None
 
     case, _ = incident(tmp_path / "case", one(A), fails=fails)
     report = of_case(case)
@@ -138,6 +146,21 @@ def test_the_replay_comes_to_the_verdict_of_the_case(cases: dict[str, Case]) -> 
     assert search_of(case.journal.case()).factors == tuple(sorted(factor.id for factor in case.journal.case().factors))
     last = replayed.moments[-1][1]
     assert last["NCCL_PROTO alone"] == pytest.approx(outcome.posterior[0].probability)
+
+
+def test_each_format_can_be_written_by_itself(cases: dict[str, Case], tmp_path: Path) -> None:
+    case = cases["phantom"]
+    write_report(case, tmp_path / "a" / "x.json", "json")
+    write_report(case, tmp_path / "b" / "x.md", "markdown")
+    write_report(case, tmp_path / "c" / "x.html", "html")
+    assert Report.model_validate_json((tmp_path / "a" / "x.json").read_text()) == of_case(case)
+    pictures = re.findall(r"\]\((pictures/[a-z-]+\.svg)\)", (tmp_path / "b" / "x.md").read_text())
+    assert pictures
+    assert all((tmp_path / "b" / name).is_file() for name in pictures)
+    assert [path.name for path in (tmp_path / "c").iterdir()] == ["x.html"]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CaseError, match="cannot be written"):
+        write_report(case, tmp_path / "file" / "x.md", "html")
 
 
 def test_a_report_is_made_without_files(cases: dict[str, Case]) -> None:
