@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fingerprint.report.model import Report
 
 LARGEST_BYTES = 60_000
-_ACTIVE = re.compile(r"[\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|#(?=\d)|^(\s*)[-+=#]")
+_ACTIVE = re.compile(r"[\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|#(?=\d)|^(\s*)[-+=#](?=[-+=#\s]|$)")
 """What would mark something up: not every bracket and dash, so that the text can be read as it is, too."""
 _CELL = 160
 _SENTENCE = 1000
@@ -30,7 +30,7 @@ def escape(text: str) -> str:
     # No mention, no reference, no link made of bare text, no list at the start.
     for word, shown in (("@", "&#64;"), ("://", "&#58;//"), ("www.", "www&#46;"), ("GH-", "GH&#45;")):
         safe = safe.replace(word, shown)
-    return re.sub(r"^(\s*\d+)([.)])", r"\1\\\2", safe)
+    return re.sub(r"^(\s*\d+)([.)])(?=\s|$)", r"\1\\\2", safe)
 
 
 def code(text: str, limit: int = _CELL) -> str:
