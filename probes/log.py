@@ -10,7 +10,7 @@ import re
 import stat
 from typing import Any, Dict, List, Optional, Pattern, Tuple
 
-from probes.reading import Json, read_bytes, unread
+from probes.reading import Json, attempt, is_unread, read_bytes, unread
 
 _HEAD_BYTES = 4 << 20
 _TAIL_BYTES = 1 << 20
@@ -25,14 +25,15 @@ _FACTS: List[Tuple[str, Pattern[str]]] = [
     ("all-reduce fusion", re.compile(r"(flashinfer\.comm allreduce_fusion API is not available[^\n]{0,160})")),
     ("pcie all-reduce", re.compile(r"(FlashInfer PCIe-IPC all-reduce enabled)")),
     ("graph addresses", re.compile(r"Registering (\d+) cuda graph addresses")),
-    ("verify graph", re.compile(r"Capture target verify CUDA graph begin\. (.*?), avail mem")),
+    ("verify graph", re.compile(r"Capture target verify CUDA graph begin\. ([^\n]{0,300}?), avail mem")),
     ("graphs", re.compile(r"(Disable \w+ CUDA graph because[^\n]{0,160})")),
     ("moe config", re.compile(r"(Using default MoE kernel config[^\n]{0,80})")),
     ("max total tokens", re.compile(r"max_total_num_tokens=(\d+)")),
 ]
-_RUNNING = re.compile(
-    r"Decode batch.*?(?:accept len: ([\d.]+).*?)?cuda graph: (True|False).*?throughput \(token/s\): ([\d.]+)"
-)
+_LENGTH = re.compile(r"accept len: ([\d.]+)")
+_GRAPH = re.compile(r"cuda graph: (True|False)")
+_SPEED = re.compile(r"throughput \(token/s\): ([\d.]+)")
+_LONGEST_LINE = 1000
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -90,11 +91,13 @@ def parse(head: str, tail: str) -> Tuple[Dict[str, List[str]], Dict[str, Json]]:
             lines = facts.setdefault(name, [])
             if found[1] not in lines and len(lines) < _MOST_LINES:
                 lines.append(found[1])
-    running: Dict[str, Json] = {}
-    for found in _RUNNING.finditer(tail or head):
-        running = {
-            "accept_length": float(found[1]) if found[1] else None,
-            "graph": found[2] == "True",
-            "tokens_per_second": float(found[3]),
-        }
-    return facts, running
+    text = tail or head
+    at = text.rfind("Decode batch")
+    line = text[at : at + _LONGEST_LINE].split("\n", 1)[0] if at >= 0 else ""
+    length, graph, speed = _LENGTH.search(line), _GRAPH.search(line), _SPEED.search(line)
+    running = {
+        "accept_length": attempt(lambda: float(length[1])) if length else None,
+        "graph": graph[1] == "True" if graph else None,
+        "tokens_per_second": attempt(lambda: float(speed[1])) if speed else None,
+    }
+    return facts, {name: value for name, value in running.items() if not is_unread(value)}

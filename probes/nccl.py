@@ -139,7 +139,7 @@ def _packages(interpreter: Interpreter) -> Tuple[Dict[str, str], Dict[str, str]]
                 installed.setdefault(found.name, found.version)
             elif found.name == "torch":
                 for line in found.requires:
-                    wish = re.match(r"([A-Za-z0-9_.-]*nccl[A-Za-z0-9_.-]*?)\s*\(?\s*==\s*([^;,)\s]+)", line)
+                    wish = re.match(r"([A-Za-z0-9_.-]*nccl[A-Za-z0-9_.-]*?)\s*\(?\s*==\s*([^;,)\s]+)", line[:500])
                     if wish:
                         pinned.setdefault(packages.canonical(wish[1]), wish[2])
     return installed, pinned

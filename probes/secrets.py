@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from typing import Dict, List, Mapping, Pattern, Set
+from typing import Dict, List, Mapping, Pattern
 
 _SECRET_ANYWHERE = {"APIKEY", "CREDENTIAL", "CREDENTIALS", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "SECRETS"}
 _SECRET_AT_END = {"AUTH", "AUTHORIZATION", "BEARER", "COOKIE", "CRED", "PASS", "PAT", "PWD", "TOKEN"}
@@ -21,6 +21,8 @@ _KEY_BEFORE = {"API", "ACCESS", "PRIVATE", "ACCOUNT", "SIGNING", "ENCRYPTION", "
 _HARMLESS_NAMES = {"PWD", "OLDPWD", "SSH_AUTH_SOCK", "XAUTHORITY", "DBUS_SESSION_BUS_ADDRESS"}
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
+# Text comes from the host and may be made to hurt: no pattern here looks further back or ahead than a fixed length from
+# a place where it cannot match, and Python's lock is held while one runs.
 _SHAPES: List[Pattern[str]] = [
     re.compile(r"\bhf_[A-Za-z0-9]{16,}\b"),
     re.compile(r"\bsk-[A-Za-z0-9_-]{16,}"),
@@ -30,10 +32,10 @@ _SHAPES: List[Pattern[str]] = [
     re.compile(r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}"),
     re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
     re.compile(r"\bAIza[A-Za-z0-9_-]{30,}"),
-    re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+"),
-    re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"),
+    re.compile(r"\beyJ[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]+"),
+    re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)"),
 ]
-_URL_CREDENTIALS = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://)([^/\s@'\"]+)(@)")
+_URL_CREDENTIALS = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]{0,30}://)([^/\s@'\"]+)(@)")
 _ASSIGNED = re.compile(
     r"""(?<![<\w.-])(?P<name>[A-Za-z_][A-Za-z0-9_.-]*)(?P<mark>["']?\s*[=:]\s*["']?)(?P<value>[^\s"'`,;)}\]]{4,})""",
 )
@@ -57,7 +59,12 @@ class Keeper:
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._id = hashlib.sha256(b"fingerprint key id" + key).hexdigest()[:8]
-        self._met: Set[str] = set()
+        self._met: List[str] = []
+        """Longest first: a secret that begins like another one must not leave its end behind."""
+
+    def _meet(self, secret: str) -> None:
+        if secret not in self._met:
+            self._met = sorted([*self._met, secret], key=lambda met: (-len(met), met))
 
     def token(self, secret: str) -> str:
         """What stands in a secret's place."""
@@ -68,7 +75,7 @@ class Keeper:
         """A variable's value, replaced whole when its name says secret."""
         if value and is_secret_name(name):
             if len(value) >= 8:
-                self._met.add(value)
+                self._meet(value)
             return self.token(value)
         return self.text(value)
 
@@ -76,7 +83,7 @@ class Keeper:
         """All variables of a process; secrets met in one are replaced in all others."""
         for name, value in variables.items():
             if len(value) >= 8 and is_secret_name(name):
-                self._met.add(value)
+                self._meet(value)
         return {name: self.value(name, value) for name, value in variables.items()}
 
     def argv(self, argv: List[str]) -> List[str]:

@@ -27,8 +27,8 @@ _ADDRESS = re.compile(
 _PCI = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _HARDWARE = re.compile(r"\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b|\bGPU-[0-9a-f-]{36}\b", re.IGNORECASE)
 _PATH = re.compile(r"(?:(?<=://)|(?<![\w.~$}\])%/-]))/(?:[\w.@+,=~%-]+/)*[\w.@+,=~%-]+")
-_URL = re.compile(r"\b([a-z][a-z+.-]*://)((?:[^/@\s]+@)?)([\w.-]+|\[[0-9a-f:.]+\])((?::\d+)?)(/[^\s\"']*)?")
-_ACCOUNT = re.compile(r"\b([\w.-]+)@(?=[\w.\[-])")
+_URL = re.compile(r"\b([a-z][a-z+.-]{0,30}://)((?:[^/@\s]+@)?)([\w.-]+|\[[0-9a-f:.]+\])((?::\d+)?)(/[^\s\"']*)?")
+_ACCOUNT = re.compile(r"(?<![\w.-])([\w.-]{1,64})@(?=[\w.\[-])")
 
 _SHARED = frozenset(
     """
