@@ -167,7 +167,8 @@ def measure(port: int, ask: Json, clock: Callable[[], float] = time.monotonic) -
         request = generate(port, body(number), timeout_s, clock)
         after = counters()
         samples.append(_sample(request, _difference(before, after)))
-        outputs.update(request.digest.encode())
+        if number < len(prompts):  # a slow server is asked less often: what came out is compared prompt by prompt
+            outputs.update(request.digest.encode())
         before = after
     return {**_summary(samples), "samples": samples, "outputs": outputs.hexdigest()}
 
