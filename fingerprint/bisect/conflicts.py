@@ -24,7 +24,7 @@ Floats = npt.NDArray[np.float64]
 
 _OLD: Final = "old "
 # A failed launch most often fails by a pair of settings; else only that very set fails.
-_PAIR: Final = 0.7
+_PAIR: Final = 0.9
 
 
 def old(factor: str) -> str:

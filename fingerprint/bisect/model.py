@@ -71,6 +71,7 @@ _OTHER_PRIOR: Final = np.log(np.array([0.35, 0.35, 0.1, 0.1, 0.1]))
 # Nobody needs a level to better than 4 % of the gap, and real factors never act that exactly.
 _SLACK: Final = 0.04
 _KEEP: Final = 1000
+_REPRESENTED: Final = 1500
 _PASSES: Final = (96, 64, 128)
 
 
@@ -150,6 +151,27 @@ class Posterior:
         return np.asarray(LEVEL_OF[self.shape, code])
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """Explanations by classes of factors, in the order of their shapes."""
+
+    shape: Ints
+    first: Ints
+    second: Ints
+    log_prior: npt.NDArray[np.float32]
+
+    def only(self, some: Ints) -> _Rows:
+        return _Rows(self.shape[some], self.first[some], self.second[some], self.log_prior[some])
+
+
+def _heaviest(weight: npt.NDArray[np.floating], least: float, most: int) -> Ints:
+    """Indices, in order, of at most so many entries that weigh at least this share of the heaviest."""
+    some = np.flatnonzero(weight > weight.max() * least)
+    if some.size > most:
+        some = np.sort(some[np.argsort(-weight[some], kind="stable")[:most]])
+    return np.asarray(some)
+
+
 @cache
 def _nodes(count: int, skip: int) -> Floats:
     """Four-dimensional standard normal points that fill the space evenly (additive recurrence), count by 4."""
@@ -189,22 +211,61 @@ class Model:
         self.drift = max(noise.drift, 1e-6)
         self.noise = noise
         self.then = then if then is not None and then.gap_ms > 0 else None
-        one = np.arange(count)
-        upper = np.triu_indices(count, 1)
-        both = (np.concatenate([upper[0], upper[1]]), np.concatenate([upper[1], upper[0]]))
-        shapes, firsts, seconds, logs = [np.zeros(count, int)], [one], [one], [np.log(SHAPES[0].prior * prior)]
-        if count > 1:
+        self.weight = prior
+
+    # -- the explanations --------------------------------------------------------------------------------------
+
+    def _classes(self, new: Bools) -> tuple[Bools, list[Ints]]:
+        """Factors that no launch has told apart yet: a column for each class, and its members."""
+        _, index, which = np.unique(new, axis=1, return_index=True, return_inverse=True)
+        which = which.ravel()
+        order = np.argsort(index, kind="stable")
+        return new[:, index[order]], [np.flatnonzero(which == c) for c in order]
+
+    def _rows(self, members: list[Ints]) -> _Rows:
+        """All explanations by classes, with their prior: singles, then each shape for each two classes."""
+        count = len(members)
+        mass = np.array([self.weight[m].sum() for m in members])
+        shapes, firsts, seconds = [np.zeros(count, int)], [np.arange(count)], [np.arange(count)]
+        priors = [SHAPES[0].prior * mass]
+        if self.count > 1:
+            pair = np.outer(mass, mass)
+            pair[np.diag_indices(count)] -= [float((self.weight[m] ** 2).sum()) for m in members]
+            pair /= pair.sum()
+            first, second = np.nonzero(pair > 1e-12)
+            ordered = pair[first, second]
+            unordered = np.where(first < second, 2.0, np.where(first == second, 1.0, 0.0)) * ordered
             for number, shape in enumerate(SHAPES[1:], start=1):
-                first, second = both if shape.ordered else upper
-                weight = prior[first] * prior[second]
-                shapes.append(np.full(first.size, number))
-                firsts.append(first)
-                seconds.append(second)
-                logs.append(np.log(shape.prior * weight / weight.sum()))
-        self.shape = np.concatenate(shapes)
-        self.first = np.concatenate(firsts)
-        self.second = np.concatenate(seconds)
-        self.log_prior = np.concatenate(logs).astype(np.float32)
+                some = np.flatnonzero(ordered if shape.ordered else unordered)
+                shapes.append(np.full(some.size, number))
+                firsts.append(first[some])
+                seconds.append(second[some])
+                priors.append(shape.prior * (ordered if shape.ordered else unordered)[some])
+        log_prior = np.log(np.concatenate(priors)).astype(np.float32)
+        return _Rows(np.concatenate(shapes), np.concatenate(firsts), np.concatenate(seconds), log_prior)
+
+    def _expanded(self, rows: _Rows, p: Floats, members: list[Ints]) -> tuple[Ints, Ints, Ints, Floats]:
+        """Explanations by factors: every single, and of pairs of large classes as many as their probability is worth.
+
+        Returns:
+            For each: which row it comes from, its two factors, and its probability.
+        """
+        size = np.array([m.size for m in members])
+        flat = np.concatenate(members)
+        start = np.concatenate([[0], np.cumsum(size)[:-1]])
+        s1, s2 = size[rows.first], size[rows.second]
+        single = rows.shape == 0
+        same = (rows.first == rows.second) & ~single
+        every = np.where(single, s1, s1 * np.where(same, s2 - 1, s2))
+        worth = np.ceil(_REPRESENTED * p / max(float(p[~single].sum()), 1e-300)).astype(int)
+        times = np.where(single, every, np.clip(worth, 1, every))
+        row = np.repeat(np.arange(rows.shape.size), times)
+        k = np.arange(row.size) - np.repeat(np.cumsum(times) - times, times)
+        a = k % s1[row]
+        b = np.where(single[row], a, (k // s1[row] + a + same[row]) % s2[row])
+        first, second = flat[start[rows.first[row]] + a], flat[start[rows.second[row]] + b]
+        share = np.where(single[row], self.weight[first] / np.bincount(row, self.weight[first])[row], 1 / times[row])
+        return row, first, second, p[row] * share
 
     # -- the unknowns ------------------------------------------------------------------------------------------
 
@@ -256,7 +317,8 @@ class Model:
         at_new = np.asarray(data.new.all(axis=1))
         at_old = np.asarray(~data.new.any(axis=1))
         when = data.when - data.when.mean()
-        keep = np.arange(self.shape.size)
+        column, members = self._classes(data.new)
+        rows = self._rows(members)
         # Blocks of points, explanation by point: prior times likelihood, over exp(top) of the point.
         blocks: list[npt.NDArray[np.float32]] = []
         tops: list[Floats] = []
@@ -282,20 +344,22 @@ class Model:
 
         def slower(u: Floats) -> Floats:
             """All explanations of a gap together; those that explain nothing are dropped on the first call."""
-            nonlocal keep
+            nonlocal rows
             dense = table(u, +1)
-            like = self._score(data, dense, self.shape[keep], self.first[keep], self.second[keep])
-            like += self.log_prior[keep, None]
             before = prior(u)
+            if not blocks and rows.shape.size > _KEEP:
+                # So many explanations that a look at a few points decides which ones to score at all.
+                coarse = np.argsort(-(before + self._other(data, dense, at_old, at_new)), kind="stable")[:8]
+                rows = self._best(rows, column, dense[:, :, coarse], before[coarse], 1e-9, 3 * _KEEP)
+            like = self._score(column, dense, rows)
+            like += rows.log_prior[:, None]
             top = like.max(axis=0)
             like = np.exp(like - top)
             if not blocks:
                 weight = np.exp(top + before - (top + before).max()).astype(np.float32)
                 score = like @ weight
-                alive = np.flatnonzero(score > score.max() * 1e-6)
-                if alive.size > _KEEP:
-                    alive = np.sort(alive[np.argsort(-score[alive], kind="stable")[:_KEEP]])
-                keep, like = keep[alive], like[alive]
+                alive = _heaviest(score, 1e-6, _KEEP)
+                rows, like = rows.only(alive), like[alive]
             blocks.append(like)
             tops.append(top.astype(np.float64))
             frees.append(self._other(data, dense, at_old, at_new) + math.log(P_OTHER))
@@ -326,17 +390,18 @@ class Model:
         log_gap = float(np.logaddexp(_log_sum(log_p), log_other))
         total = float(np.logaddexp.reduce([log_gap, log_faster, log_none]))
         sigma = np.exp(points[:, 0])
+        row, first, second, p = self._expanded(rows, np.exp(log_p - total), members)
         return Posterior(
-            shape=self.shape[keep],
-            first=self.first[keep],
-            second=self.second[keep],
-            p=np.exp(log_p - total),
+            shape=rows.shape[row],
+            first=first,
+            second=second,
+            p=p,
             none=math.exp(log_none - total),
             faster=math.exp(log_faster - total),
             other=math.exp(log_other - total),
             log_gap=log_gap - math.log(1 - P_NONE - P_FASTER) - (log_none - math.log(P_NONE)),
-            old=by[:, 0].astype(np.float64) + level,
-            size=by[:, 1].astype(np.float64),
+            old=by[row, 0].astype(np.float64) + level,
+            size=by[row, 1].astype(np.float64),
             width=math.sqrt(float(np.exp(log_p - log_p.max()) @ variance) / float(np.exp(log_p - log_p.max()).sum())),
             gap_points=Points(
                 sigma, points[:, 1], points[:, 1] + np.exp(points[:, 2]), points[:, 3] * sigma, weight, _shares(mixed)
@@ -344,21 +409,42 @@ class Model:
             none_points=none_points,
         )
 
-    def _score(self, data: Data, dense: Floats, shape: Ints, first: Ints, second: Ints) -> npt.NDArray[np.float32]:
+    def _score(self, column: Bools, dense: npt.NDArray[np.float32], rows: _Rows) -> npt.NDArray[np.float32]:
         """Log likelihood of each explanation at each point (explanation by point)."""
         base = dense[:, ZERO].sum(axis=0)
-        out = np.empty((shape.size, dense.shape[2]), np.float32)
-        for number in np.unique(shape):
-            rows = np.flatnonzero(shape == number)
+        out = np.empty((rows.shape.size, dense.shape[2]), np.float32)
+        numbers = np.concatenate([[0], np.cumsum(np.bincount(rows.shape, minlength=len(SHAPES)))])
+        for number in range(len(SHAPES)):
+            part = slice(int(numbers[number]), int(numbers[number + 1]))
+            if part.start == part.stop:
+                continue
             _, only_second, only_first, both = LEVEL_OF[number]
-            a, b = data.new[:, first[rows]], data.new[:, second[rows]]
-            part = (a & b).T.astype(np.float32) @ (dense[:, both] - dense[:, ZERO])
-            if only_first != ZERO and number:
-                part += (a & ~b).T.astype(np.float32) @ (dense[:, only_first] - dense[:, ZERO])
-            if only_second != ZERO and number:
-                part += (b & ~a).T.astype(np.float32) @ (dense[:, only_second] - dense[:, ZERO])
-            out[rows] = part + base
+            a, b = column[:, rows.first[part]], column[:, rows.second[part]]
+            whens, gains = [a & b], [dense[:, both] - dense[:, ZERO]]
+            if number and only_first != ZERO:
+                whens.append(a & ~b)
+                gains.append(dense[:, only_first] - dense[:, ZERO])
+            if number and only_second != ZERO:
+                whens.append(b & ~a)
+                gains.append(dense[:, only_second] - dense[:, ZERO])
+            np.matmul(np.concatenate(whens).T.astype(np.float32), np.concatenate(gains), out=out[part])
+        out += base
         return out
+
+    def _best(
+        self,
+        rows: _Rows,
+        column: Bools,
+        dense: npt.NDArray[np.float32],
+        before: Floats,
+        least: float,
+        most: int,
+    ) -> _Rows:
+        """The explanations that are worth scoring at more points; singles always are."""
+        score = self._score(column, dense, rows) + (rows.log_prior[:, None] + before.astype(np.float32))
+        best = score.max(axis=1)
+        keep = _heaviest(np.exp(best - best.max()), least, most)
+        return rows.only(np.union1d(np.flatnonzero(rows.shape == 0), keep))
 
     def _other(self, data: Data, dense: Floats, is_old: Bools, is_new: Bools) -> Floats:
         """Log likelihood at each point when every setting between the ends has a level of its own."""

@@ -232,7 +232,7 @@ class Search:
         asked: list[Bools] = []
         state = self._now()
         while len(asked) < (k or 1) and not state.done:
-            row = self._next(state, rows + asked)
+            row = self._next(state, rows + asked) if rows or asked else state.row
             if row is None:
                 break
             asked.append(row)
@@ -277,9 +277,30 @@ class Search:
 
     def _now(self) -> _State:
         if self._state is None or self._state_at != len(self._told):
-            self._state = self._assess()
+            self._state = state = self._assess()
             self._state_at = len(self._told)
+            if not state.done:
+                state.row = self._next(state, [])
+                if state.row is None:
+                    self._give_up(state)
         return self._state
+
+    def _give_up(self, state: _State) -> None:
+        """No launch that can be made tells any more: the whole bundle is to blame, or nothing is decided."""
+        post = state.posterior
+        alike = [c for c in state.claims if c.structure == "single" and c.p >= 0.01]
+        total = sum(c.p for c in alike)
+        if post is not None and alike and post.log_gap >= _GAP_EVIDENCE and total >= self.certainty - 0.03:
+            state.together = tuple(sorted(c.columns[0] for c in alike))
+            state.finish("attributed", alike[0])
+        else:
+            state.finish("undecided")
+
+    @property
+    def evidence(self) -> float:
+        """How many times better a gap explains the launches so far than no gap; 20 or more is a finding."""
+        post = self._now().posterior
+        return math.exp(min(post.log_gap, 700.0)) if post is not None else 1.0
 
     def _assess(self) -> _State:
         measured = [t for t in self._told if t.value is not None]
@@ -635,8 +656,6 @@ class Search:
         """What is known so far, or the answer."""
         state = self._now()
         post, data = state.posterior, state.data
-        if not state.done and post is not None and self.ask() is None:
-            state.finish("undecided")
         kind: Kind = state.kind or ("reproduced" if post and post.log_gap >= _GAP_EVIDENCE else "undecided")
         common: dict[str, object] = {
             "launches": len(self._told),
@@ -680,6 +699,8 @@ class Search:
         gap = gap_ms[1]
         remainder = (gap * (1 - explained[2]), gap * (1 - explained[1]), gap * (1 - explained[0]))
         groups = [claim.columns] if claim.structure == "and" else [(c,) for c in claim.columns]
+        if state.together:
+            groups = [state.together]
         out = []
         for number, columns in enumerate(groups):
             names = frozenset(n for c in columns for n in self.bundles[c])
@@ -687,7 +708,7 @@ class Search:
                 Culprit(
                     factors=names,
                     share=shares[min(number, len(shares) - 1)],
-                    bundle=any(len(self.bundles[c]) > 1 for c in columns),
+                    bundle=bool(state.together) or any(len(self.bundles[c]) > 1 for c in columns),
                     sufficient=self._evidence(state, claim, "sufficient", columns),
                     necessary=self._evidence(state, claim, "necessary", columns),
                 )
@@ -757,6 +778,8 @@ class _State:
         self.done = False
         self.kind: Kind | None = None
         self.named: _Claim | None = None
+        self.row: Bools | None = None
+        self.together: tuple[int, ...] = ()
         self.scale: _Scale | None = None
         self.wanted: dict[bytes, float] | None = None
         self.launched: dict[bytes, list[int]] = {}
