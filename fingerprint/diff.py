@@ -296,7 +296,6 @@ def compare(old: Snapshot, new: Snapshot, *, state: bool = False) -> Comparison:
         pair = Pair(name, ours[name], theirs[name])
         apart, equal = _without_equal_texts(pair)
         before, after = dict(leaves(apart.old, key=(name,))), dict(leaves(apart.new, key=(name,)))
-        equal += _add_file_lists(pair, before, after)
         changes = join(before, after)
         everything += changes
         gap = _whole_section(pair, changes)
@@ -308,6 +307,7 @@ def compare(old: Snapshot, new: Snapshot, *, state: bool = False) -> Comparison:
             continue
         same[name] = equal + len(before) - sum(change.old is not None for change in changes)
         readable, unread = _unread_apart(changes, before, after)
+        readable += _changed_files(pair, readable)
         blind += _gathered_unread(unread)
         for difference in view(pair, readable):
             (blind if difference.verdict == "not comparable" else differences).append(_partial(difference, pair))
@@ -327,20 +327,23 @@ def compare(old: Snapshot, new: Snapshot, *, state: bool = False) -> Comparison:
     )
 
 
-def _add_file_lists(pair: Pair, before: dict[Key, Leaf], after: dict[Key, Leaf]) -> int:
-    """Add the files in which a package differs, where both sides list them; returns how many are equal.
+def _changed_files(pair: Pair, changes: Iterable[Change]) -> list[Change]:
+    """The files in which a changed package differs, where both sides list them.
 
-    A list exists only for packages whose files were kept, so it is no part of an environment's identity.
+    A list exists only for packages whose files were kept: it explains a difference, and is no identity of its own.
     """
     if not (isinstance(pair.old, Packages) and isinstance(pair.new, Packages)):
-        return 0
-    equal = 0
-    for name in pair.old.files.keys() & pair.new.files.keys():
+        return []
+    names = {change.key[2] for change in changes if change.key[1] == "distributions"}
+    files: list[Change] = []
+    for name in sorted(names & pair.old.files.keys() & pair.new.files.keys()):
         old, new = pair.old.files[name], pair.new.files[name]
-        for side, other, found in ((old, new, before), (new, old, after)):
-            found.update({(pair.name, "files", name, path): digest for path, digest in side.items() - other.items()})
-        equal += len(old.items() & new.items())
-    return equal
+        files += [
+            Change((pair.name, "files", name, path), old.get(path), new.get(path))
+            for path in sorted(old.keys() | new.keys())
+            if old.get(path) != new.get(path)
+        ]
+    return files
 
 
 def _without_equal_texts(pair: Pair) -> tuple[Pair, int]:
