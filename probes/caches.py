@@ -11,7 +11,7 @@ import hashlib
 import os
 from typing import Any, Dict, List, Optional, Tuple
 
-from probes.reading import Json, read_bytes, read_text, unread
+from probes.reading import Json, read_bytes, read_text, unread, without_server
 
 _MOST_FILES = 200_000
 _MOST_CHOICES = 500
@@ -22,9 +22,10 @@ Variables = Dict[str, str]
 
 def read(context: Dict[str, Any]) -> Json:
     """The caches section."""
-    serving = context.get("serving")
-    if not serving:
-        return {"status": "absent", "reason": "no server runs here"}
+    missing = without_server(context)
+    if missing is not None:
+        return missing
+    serving = context["serving"]
     pid = serving["pid"]
     try:
         owner: Optional[int] = os.stat(f"/proc/{pid}").st_uid

@@ -68,6 +68,13 @@ def deduce(context: Dict[str, Any]) -> Json:
 
 def _deduce(context: Dict[str, Any]) -> Json:
     ask, serving = context["ask"], context.get("serving") or {}
+    named = ask.get("venv") or ask.get("python")
+    if serving.get("elsewhere"):
+        if not named:
+            return {"status": "failed", "reason": serving["elsewhere"]}
+        serving = {}
+    server = context.get("server") or {}
+    status, reason = server.get("status", "absent"), server.get("reason") or "no server runs here"
     variables: Dict[str, str] = serving.get("variables") or {}
     if is_unread(variables):
         variables = {}
@@ -80,10 +87,10 @@ def _deduce(context: Dict[str, Any]) -> Json:
     elif argv:
         executable = _named(argv[0], cwd, variables, serving.get("executable"))
     else:
-        return {"status": "absent", "reason": "no server runs here and no interpreter was named"}
+        return {"status": status, "reason": f"{reason}, and no interpreter was named"}
     if not serving:
         argv = [executable]
-        variables = dict(os.environ) if ask.get("python") or ask.get("venv") else {}
+        variables = dict(os.environ)
     executable = os.path.abspath(executable)
     if not os.path.exists(executable):
         return {"status": "failed", "reason": f"{executable} does not exist"}

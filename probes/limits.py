@@ -10,7 +10,7 @@ import os
 import re
 from typing import Any, Dict, List, Optional
 
-from probes.reading import Json, attempt, is_unread, read_text, unread
+from probes.reading import Json, attempt, is_unread, read_text, unread, without_server
 
 _V2 = (
     "cpu.max", "cpu.weight", "cpuset.cpus.effective", "cpuset.mems.effective", "memory.max", "memory.high", "pids.max",
@@ -31,10 +31,9 @@ _POD = re.compile(r"(kubepods)[-/.].*/([0-9a-f]{64})")
 
 def read(context: Dict[str, Any]) -> Json:
     """The limits section: of the server's launcher, or of nothing when there is no server."""
-    serving = context.get("serving")
-    if not serving:
-        return {"status": "absent", "reason": "no server runs here"}
-    return collect("/", serving["pid"])
+    if not context.get("serving"):
+        return without_server(context) or {}
+    return collect("/", context["serving"]["pid"])
 
 
 def collect(root: str, pid: int) -> Json:

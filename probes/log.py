@@ -10,7 +10,7 @@ import re
 import stat
 from typing import Any, Dict, List, Optional, Pattern, Tuple
 
-from probes.reading import Json, attempt, is_unread, read_bytes, unread
+from probes.reading import Json, attempt, is_unread, read_bytes, unread, without_server
 
 _HEAD_BYTES = 4 << 20
 _TAIL_BYTES = 1 << 20
@@ -39,9 +39,10 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 def read(context: Dict[str, Any]) -> Json:
     """The log section."""
-    serving = context.get("serving")
-    if not serving:
-        return {"status": "absent", "reason": "no server runs here"}
+    missing = without_server(context)
+    if missing is not None:
+        return missing
+    serving = context["serving"]
     path = place = context["ask"].get("log")
     if not path:
         path, place = _output(serving["pid"])

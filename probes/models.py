@@ -13,7 +13,7 @@ import re
 import struct
 from typing import Any, Dict, Optional
 
-from probes.reading import Json, attempt, read_bytes, unread
+from probes.reading import Json, attempt, read_bytes, unread, without_server
 from probes.server import option
 
 _LARGEST_SMALL_BYTES = 32 << 20
@@ -29,9 +29,10 @@ _FLAGS = {
 
 def read(context: Dict[str, Any]) -> Json:
     """The models section."""
-    serving = context.get("serving")
-    if not serving:
-        return {"status": "absent", "reason": "no server runs here"}
+    missing = without_server(context)
+    if missing is not None:
+        return missing
+    serving = context["serving"]
     models: Dict[str, Json] = {}
     for role, flags in _FLAGS.items():
         named = next((value for flag in flags for value in [option(serving["argv"], flag)] if value), None)

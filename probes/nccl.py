@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from probes import packages, processes
 from probes.interpreter import Interpreter, deduce
-from probes.reading import Json, attempt, is_unread, read_bytes, read_text, unread
+from probes.reading import Json, attempt, is_unread, read_bytes, read_text, unread, without_server
 
 _FILES = ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_TUNER_CONFIG_FILE")
 _PLUGIN = re.compile(r"/(libnccl-(?:net|tuner|profiler|env)[^/]*\.so[^/]*)$")
@@ -25,9 +25,10 @@ _LARGEST_LIBRARY_BYTES = 2 << 30
 
 def read(context: Dict[str, Any]) -> Json:
     """The nccl section."""
-    serving = context.get("serving")
-    if not serving:
-        return {"status": "absent", "reason": "no server runs here"}
+    missing = without_server(context)
+    if missing is not None:
+        return missing
+    serving = context["serving"]
     variables: Dict[str, str] = serving["in_rank"]
     keeper = context["keeper"]
     files = {source: (path, attempt(lambda path=path: read_text(path))) for source, path in sources(variables)}  # type: ignore[misc]

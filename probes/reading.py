@@ -87,6 +87,20 @@ def read_text(path: Union[str, Path], limit: int = LARGEST_TEXT_BYTES) -> str:
     return read_bytes(path, limit).decode("utf-8", "replace")
 
 
+def without_server(context: Dict[str, Any]) -> Optional[Dict[str, Json]]:
+    """The section of a probe that needs the live server, when it cannot have it; None when it can.
+
+    There is none, or it was not chosen, or it sees other files than we do.
+    """
+    serving = context.get("serving")
+    if not serving:
+        server = context.get("server") or {}
+        return {"status": server.get("status", "absent"), "reason": server.get("reason") or "no server runs here"}
+    if serving.get("elsewhere"):
+        return {"status": "failed", "reason": serving["elsewhere"]}
+    return None
+
+
 class Finished:
     """How a command ended: `code` (None when it was abandoned), `out`, and `reason` when there is no usable output."""
 

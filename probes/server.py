@@ -210,6 +210,7 @@ def read(context: Dict[str, Any]) -> Json:
     ranks = [entry["variables"] for entry in raw.values() if entry["role"] == "rank"]
     seen = [variables for variables in (*ranks, launcher["variables"], launcher["at_exec"]) if not is_unread(variables)]
     context["serving"] = {
+        "elsewhere": _elsewhere(server.launcher.stat.pid),
         "pid": server.launcher.stat.pid,
         "engine": server.engine,
         "argv": server.launcher.argv,
@@ -294,6 +295,23 @@ def _raw(process: Process, role: str, rank: Optional[int]) -> Dict[str, Json]:
         "nice": process.stat.nice,
         "cgroup": attempt(lambda: processes.cgroup(pid)),
     }
+
+
+def _elsewhere(pid: int) -> Optional[str]:
+    """Why the server's paths mean nothing here; None when it sees the same files as we do."""
+    here, there = _namespace("self", "mnt"), _namespace(pid, "mnt")
+    if not here or not there or here == there:
+        return None
+    try:
+        ours, theirs = os.stat("/"), os.stat(f"/proc/{pid}/root/")
+    except OSError:
+        return None
+    if (ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino):
+        return None
+    return (
+        f"the server (pid {pid}) has a file system of its own, a container's: capture from inside it with docker:NAME,"
+        f" kubectl:NAMESPACE/POD or via:'nsenter --target {pid} --mount'"
+    )
 
 
 def _clean(entry: Dict[str, Json], keeper: Keeper) -> Dict[str, Json]:

@@ -270,7 +270,7 @@ def test_no_record_whatever_it_says_breaks_the_others(text: str) -> None:
 def test_no_server_and_no_interpreter_is_absent(context: Context) -> None:
     assert packages.read(context()) == {
         "status": "absent",
-        "reason": "no server runs here and no interpreter was named",
+        "reason": "no server runs here, and no interpreter was named",
     }
 
 

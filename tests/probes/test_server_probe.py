@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from probes import processes, server
+import pytest
+
+from probes import caches, limits, models, nccl, packages, processes, server, startup, tree
 from snapshots import Server, identity_digest
 
 Context = Callable[..., dict[str, Any]]
@@ -191,3 +193,46 @@ def test_a_process_that_ended_is_a_reason_everywhere() -> None:
     child.wait()
     assert "unread" in server.current_variables(child.pid)
     assert server.rank_of(child.pid) is None
+
+
+def can_unshare() -> bool:
+    done = subprocess.run(["unshare", "--mount", "true"], capture_output=True)
+    return done.returncode == 0
+
+
+@pytest.mark.skipif(not can_unshare(), reason="needs the right to make a mount namespace")
+def test_a_server_with_a_file_system_of_its_own_is_said_to_have_one(
+    tmp_path: Path, context: Context, environment: Path
+) -> None:
+    base = subprocess.run([environment / "bin/python", "-c", "import sys; print(sys.base_prefix)"], capture_output=True)
+    prefix = base.stdout.decode().strip()
+    root = tmp_path / "root"
+    places = [place for place in (prefix, "/usr", "/lib", "/lib64", "/proc", "/dev") if Path(place).exists()]
+    binds = " && ".join(f"mkdir -p {root}{place} && mount --rbind {place} {root}{place}" for place in places)
+    script = f"mkdir -p {root} && mount -t tmpfs none {root} && {binds} && exec chroot {root} {prefix}/bin/python3 -c "
+    child = subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", script + "'print(1, flush=True); input()'"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"1\n"
+        request = context(pid=child.pid)
+        request["server"] = server.read(request)
+        for probe in (packages, startup, tree, nccl, caches, models):
+            section = probe.read(request)
+            assert section["status"] == "failed"
+            assert f"via:'nsenter --target {child.pid} --mount'" in section["reason"]
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_sections_that_need_a_server_say_why_they_have_none(start_server: Start, context: Context) -> None:
+    start_server(), start_server()
+    request = context()
+    request["server"] = server.read(request)
+    for probe in (packages, nccl, caches, models, limits):
+        section = probe.read(dict(request))
+        assert section["status"] == "failed"
+        assert "choose by port or pid" in section["reason"]
