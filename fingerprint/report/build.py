@@ -24,7 +24,7 @@ from fingerprint.report.model import (
     Speed,
 )
 from fingerprint.report.scene import Scene, explanation, launch_of
-from fingerprint.report.screen import advice, answer, confidence, cost, figures, more, question
+from fingerprint.report.screen import advice, answer, confidence, cost, figures, host_of, more, question
 from fingerprint.report.words import (
     count,
     decimals_for,
@@ -114,7 +114,7 @@ def build(
     return Report(
         kind=outcome.kind,
         label=_LABELS[outcome.kind] if finished else "Not finished",
-        title=f"{scene.what} on {new.target}",
+        title=f"{scene.what} on {host_of(new)}",
         question=question(scene, old, new),
         answer=answer(scene),
         more=more(scene, speeds, break_even),

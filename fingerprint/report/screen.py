@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from fingerprint.case import NEVER_SEEN
@@ -33,13 +34,28 @@ if TYPE_CHECKING:
 def question(scene: Scene, old: Snapshot, new: Snapshot) -> str:
     """What was asked, with the figures of the past where they are known."""
     line = scene.line
-    days = f"on {old.taken_at:%Y-%m-%d}" if old.taken_at.date() != new.taken_at.date() else f"at {old.taken_at:%H:%M}"
-    now = f"on {new.taken_at:%Y-%m-%d}" if old.taken_at.date() != new.taken_at.date() else f"at {new.taken_at:%H:%M}"
+    days, now = _moments(old.taken_at, new.taken_at)
     if line.then_old_ms is not None and line.then_new_ms is not None:
         figures = f"took {ms(line.then_old_ms)} {days} and {ms(line.then_new_ms)} {now}"
     else:
         figures = f"was fast {days} and is slow {now}"
-    return f"{scene.what.capitalize()} on {new.target} {figures}. What changed, and did that change do it?"
+    return f"{scene.what.capitalize()} on {host_of(new)} {figures}. What changed, and did that change do it?"
+
+
+def _moments(old: datetime, new: datetime) -> tuple[str, str]:
+    """Two times, as exact as it takes to tell them apart."""
+    if old.date() != new.date():
+        form = "on %Y-%m-%d"
+    else:
+        form = "at %H:%M" if abs(old - new).total_seconds() >= 60 else "at %H:%M:%S"
+    return old.strftime(form), new.strftime(form)
+
+
+def host_of(snapshot: Snapshot) -> str:
+    """What the host is called: the target, and its own name where the target is this machine."""
+    if snapshot.target == "local":
+        return snapshot.host.name or "this machine"
+    return snapshot.target
 
 
 def answer(scene: Scene) -> str:
