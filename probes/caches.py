@@ -26,6 +26,8 @@ def read(context: Dict[str, Any]) -> Json:
     if missing is not None:
         return missing
     serving = context["serving"]
+    if serving.get("blind"):
+        return {"status": "failed", "reason": serving["blind"]}
     pid = serving["pid"]
     try:
         owner: Optional[int] = os.stat(f"/proc/{pid}").st_uid

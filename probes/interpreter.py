@@ -92,8 +92,10 @@ def _deduce(context: Dict[str, Any]) -> Json:
         argv = [executable]
         variables = dict(os.environ)
     executable = os.path.abspath(executable)
-    if not os.path.exists(executable):
-        return {"status": "failed", "reason": f"{executable} does not exist"}
+    try:
+        os.stat(executable)
+    except OSError as error:
+        return {"status": "failed", "reason": unread(error)["unread"]}
     return _read(executable, argv, variables, cwd)
 
 

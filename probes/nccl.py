@@ -29,6 +29,8 @@ def read(context: Dict[str, Any]) -> Json:
     if missing is not None:
         return missing
     serving = context["serving"]
+    if serving.get("blind"):
+        return {"status": "failed", "reason": serving["blind"]}
     variables: Dict[str, str] = serving["in_rank"]
     keeper = context["keeper"]
     files = {source: (path, attempt(lambda path=path: read_text(path))) for source, path in sources(variables)}  # type: ignore[misc]

@@ -220,6 +220,7 @@ def read(context: Dict[str, Any]) -> Json:
         "variables": launcher["at_exec"] if not is_unread(launcher["at_exec"]) else launcher["variables"],
         # What the code that computes sees: a rank's, as they are now.
         "in_rank": seen[0] if seen else {},
+        "blind": None if seen else "no process of the server lets its variables be read",
         "processes": {key: process.stat.pid for key, (process, _role, _rank) in roles.items()},
     }
     for entry in raw.values():  # a secret that one process names is replaced in all of them
@@ -228,6 +229,7 @@ def read(context: Dict[str, Any]) -> Json:
                 keeper.variables(entry[part])
     arguments = _arguments(server, keeper)
     return {
+        "reason": _whose(server.launcher.stat.pid),
         "engine": server.engine,
         "url": _url(server),
         "processes": {key: _clean(entry, keeper) for key, entry in raw.items()},
@@ -295,6 +297,17 @@ def _raw(process: Process, role: str, rank: Optional[int]) -> Dict[str, Json]:
         "nice": process.stat.nice,
         "cgroup": attempt(lambda: processes.cgroup(pid)),
     }
+
+
+def _whose(pid: int) -> Optional[str]:
+    """That the server is somebody else's, which leaves most of it unread."""
+    try:
+        owner = os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return None
+    if os.geteuid() in {0, owner}:
+        return None
+    return f"the server belongs to user id {owner}: capture as that user or with sudo to read its variables and files"
 
 
 def _elsewhere(pid: int) -> Optional[str]:

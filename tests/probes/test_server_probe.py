@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -236,3 +239,29 @@ def test_sections_that_need_a_server_say_why_they_have_none(start_server: Start,
         section = probe.read(dict(request))
         assert section["status"] == "failed"
         assert "choose by port or pid" in section["reason"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_another_user_s_server_is_partly_told_and_why(running: Running) -> None:
+    """The whole capture as `nobody`, in a child that gives up its rights."""
+    code = (
+        "import json, os, sys\n"
+        "from probes import capture\n"
+        "import ast, base64, csv, hashlib, http.client, pwd, ssl\n"  # before the rights to read them are gone
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "found = {}\n"
+        f"ask = {{'pid': {running.pid}}}\n"
+        "capture.capture(ask, lambda _event, value: found.update({value['name']: value['section']}))\n"
+        "print(json.dumps(found))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    launcher = found["server"]["processes"]["launcher"]
+    assert "belongs to user id 0" in found["server"]["reason"]
+    assert launcher["argv"][1:3] == ["-m", "sglang.launch_server"]
+    assert "Permission denied" in launcher["at_exec"]["unread"]
+    assert "may not be read" in launcher["variables"]["unread"]
+    for name in ("nccl", "caches"):  # better nothing than defaults that are not the server's
+        assert found[name]["status"] == "failed"
+    assert found["host"]["status"] == "ok"
