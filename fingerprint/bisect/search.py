@@ -376,50 +376,60 @@ class Search:
     # -- confirmations -----------------------------------------------------------------------------------------
 
     def _needed(self, claim: _Claim) -> list[tuple[str, tuple[int, ...], Bools]]:
-        """Confirmations of a claim: side ("sufficient" or "necessary"), the columns meant, the setting."""
-        parts: list[tuple[str, tuple[int, ...]]]
+        """Confirmations of a claim: side ("sufficient" or "necessary"), the columns meant, the setting.
+
+        A sufficient setting would be at the old level if the claim were wrong, a necessary one at the new level. For
+        a pair that is needed or suffices together, the last two show that neither of them is the culprit alone.
+        """
         c = claim.columns
+        parts: list[tuple[str, tuple[int, ...], str]]
         if claim.structure == "and":
-            parts = [("sufficient", c), *(("necessary", (i,)) for i in c)]
+            parts = [("sufficient", c, "above"), *(("necessary", (i,), "below") for i in c)]
+            parts += [("necessary", (i,), "above") for i in c]
         elif claim.structure == "or":
-            parts = [*(("sufficient", (i,)) for i in c), ("necessary", c)]
+            parts = [*(("sufficient", (i,), "above") for i in c), ("necessary", c, "below")]
+            parts += [("sufficient", (i,), "below") for i in c]
         else:
-            parts = [(side, (i,)) for i in c for side in ("sufficient", "necessary")]
+            parts = [part for i in c for part in (("sufficient", (i,), "above"), ("necessary", (i,), "below"))]
         out = []
-        for side, columns in parts:
-            key = (side, columns, len(self._conflicts.failed))
+        for side, columns, where in parts:
+            key = (where, columns, len(self._told))
             if key not in self._isolated:
-                self._isolated[key] = self._isolating(side, columns)
+                self._isolated[key] = self._isolating(where, columns)
             row = self._isolated[key]
             if row is not None:
                 out.append((side, columns, row))
         return out
 
-    def _isolating(self, side: str, columns: tuple[int, ...]) -> Bools | None:
-        """The launchable setting that comes nearest to "these alone on the old side" (or reverted on the new)."""
+    def _isolating(self, where: str, columns: tuple[int, ...]) -> Bools | None:
+        """The launchable setting that comes nearest to "these alone new" (above) or "these alone old" (below)."""
         core = np.zeros(len(self.bundles), bool)
         core[list(columns)] = True
-        row = self._conflicts.above(core) if side == "sufficient" else self._conflicts.below(core)
+        up = where == "above"
+        row = self._conflicts.above(core) if up else self._conflicts.below(core)
         if self._conflicts.allowed(row[None])[0]:
             return row
-        # One more factor moved along, then two.
-        free = np.flatnonzero(~row if side == "sufficient" else row)
-        for size in (1, 2):
-            moves = list(combinations(free[:24], size))
-            if not moves:
-                break
-            trial = np.repeat(row[None], len(moves), axis=0)
-            for k, move in enumerate(moves):
-                trial[k, list(move)] = side == "sufficient"
-            trial = self._conflicts.repaired(trial)
-            keeps = (
-                trial[:, list(columns)].all(axis=1) if side == "sufficient" else ~trial[:, list(columns)].any(axis=1)
-            )
-            trial = trial[keeps & self._conflicts.allowed(trial)]
-            if trial.shape[0]:
-                moved = (trial != row).sum(axis=1)
-                return np.asarray(trial[int(np.argmin(moved))])
-        return None
+        # Next best: the nearest that did start, if it is nearer to this end than to the other.
+        started = [self._row(t.new) for t in self._told if t.value is not None]
+        fit = [r for r in started if (r[core].all() if up else not r[core].any())]
+        if fit:
+            near = min(fit, key=lambda r: (int((r != row).sum()), r.tobytes()))
+            if (near != row).sum() <= row.size // 2:
+                return near
+        # Else a few factors more moved along, as likely to start and as few as can be.
+        free = np.flatnonzero(~row if up else row)
+        rng = self._rng(2)
+        trial = np.repeat(row[None], 4 * free.size, axis=0)
+        for k in range(trial.shape[0]):
+            moved = rng.permutation(free)[: 1 + k // 8 if k >= free.size else 1]
+            trial[k, free[k] if k < free.size else moved] = up
+        trial = self._conflicts.repaired(trial)
+        keeps = trial[:, core].all(axis=1) if up else ~trial[:, core].any(axis=1)
+        trial = trial[keeps & self._conflicts.allowed(trial)]
+        if not trial.shape[0]:
+            return None
+        value = self._conflicts.chance(trial) - (trial != row).mean(axis=1)
+        return np.asarray(trial[int(np.argmax(value))])
 
     def _missing(self, state: _State, claim: _Claim) -> list[Bools]:
         """Settings of confirmations that no launch has shown yet, or that spoke against the claim."""
