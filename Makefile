@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SCENARIO ?= single
 SEED ?= 0
 
-.PHONY: demo test lint types install clean
+.PHONY: demo gpu-acceptance test lint types install clean
 
 install: $(VENV)/installed
 
@@ -26,6 +26,9 @@ lint: install
 
 types: install
 	$(BIN)/mypy
+
+gpu-acceptance: install
+	$(BIN)/python -m benchmarks.gpu_acceptance $(ARGS)
 
 bench-%: install
 	$(BIN)/python -m benchmarks.bench_$* $(ARGS)

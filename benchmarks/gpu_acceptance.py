@@ -1,0 +1,270 @@
+"""The everyday commands on real SGLang EAGLE3 on a GPU: a known culprit among decoys, found or not.
+
+    python -m benchmarks.gpu_acceptance --models MODELS --out OUT [--scenario patch|nccl|phantom]
+
+The installed SGLang stays as it is: its package is copied into a git tree below OUT and served from there. The host is
+captured in its old state, changed in place, captured again and searched, all through `fingerprint` as a user types it.
+Everything is kept below OUT: snapshots, journal, verdict, report, `truth.json`, server logs.
+
+`patch`: one of eight locally modified files copies the hidden states twice in every layer. `nccl`: two GPUs,
+NCCL_PROTO=Simple among other NCCL variables. `phantom`: only decoys, and an old figure that was never real.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fingerprint.reference.wheel import Wheel, install
+
+READY_S = 600.0
+SLOW_PATCH = (
+    "python/sglang/srt/models/llama.py",
+    "        # Self Attention\n",
+    "        # Self Attention\n        hidden_states = (hidden_states.float() + 0.0).to(hidden_states.dtype)\n",
+)
+NOTE = "\n\n# Operations: reviewed for the {} release.\n"
+GATED = """
+
+import os as _os
+
+if _os.environ.get("OPERATIONS_TRACE_TOPK") == "1":
+
+    def _trace(*values):
+        print("topk", [tuple(value.shape) for value in values], flush=True)
+
+"""
+TOUCHED = {
+    "python/sglang/srt/entrypoints/engine.py": NOTE,
+    "python/sglang/srt/layers/communicator.py": NOTE,
+    "python/sglang/srt/layers/moe/topk.py": GATED,
+    "python/sglang/srt/managers/scheduler.py": NOTE,
+    "python/sglang/srt/layers/attention/flashinfer_backend.py": NOTE,
+    "python/sglang/srt/models/llama_eagle3.py": NOTE,
+    "python/sglang/srt/layers/logits_processor.py": NOTE,
+}
+"""Files with a harmless local difference in the new state; with the patched model they are the story's eight."""
+
+
+@dataclass
+class Launch:
+    """What the operations team starts."""
+
+    variables: dict[str, str | None]
+    flags: dict[str, str | None]
+    patches: dict[str, str] = field(default_factory=dict)
+    """File -> text appended."""
+    slow: bool = False
+    startup: str = ""
+    packages: tuple[Wheel, ...] = ()
+
+
+def wheels(minor: int, build: str) -> tuple[Wheel, ...]:
+    """Two small packages of the operations team."""
+    return (
+        Wheel("ops-metrics", f"1.{minor}.0", {"ops_metrics/__init__.py": f"RELEASE = {minor}\n"}),
+        Wheel("ops-tools", "2.0.0", {"ops_tools/__init__.py": f"BUILD = {build!r}\n"}),
+    )
+
+
+def states(scenario: str) -> tuple[Launch, Launch, dict[str, object]]:
+    """The old launch, the new one, and the truth."""
+    old = Launch(
+        variables={
+            "NCCL_DEBUG": "WARN",
+            "NCCL_BUFFSIZE": "4194304",
+            "OMP_NUM_THREADS": "8",
+            "TOKENIZERS_PARALLELISM": None,
+        },
+        flags={"--decode-log-interval": "40", "--watchdog-timeout": "300", "--schedule-conservativeness": None},
+        patches={"python/sglang/srt/managers/scheduler.py": NOTE.format("spring")},
+        startup="OPERATIONS = 'spring'\n",
+        packages=wheels(4, "a"),
+    )
+    new = Launch(
+        variables={
+            "NCCL_DEBUG": "VERSION",
+            "NCCL_BUFFSIZE": None,
+            "OMP_NUM_THREADS": "4",
+            "TOKENIZERS_PARALLELISM": "false",
+            "NCCL_IB_TIMEOUT": "22",
+            "NCCL_SOCKET_NTHREADS": "2",
+        },
+        flags={"--decode-log-interval": "200", "--watchdog-timeout": "600", "--schedule-conservativeness": "0.9"},
+        patches={path: text.format("autumn") for path, text in TOUCHED.items()},
+        startup="import sys\n\nsys.setswitchinterval(0.005)\n",
+        packages=wheels(5, "b"),
+    )
+    if scenario == "patch":
+        new.slow = True
+        return old, new, {"kind": "attributed", "culprits": [f"tree:{SLOW_PATCH[0]}"]}
+    if scenario == "nccl":
+        new.variables["NCCL_PROTO"] = "Simple"
+        return old, new, {"kind": "attributed", "culprits": ["variable:NCCL_PROTO"]}
+    return old, new, {"kind": "phantom", "culprits": []}
+
+
+class Host:
+    """The serving environment below OUT."""
+
+    def __init__(self, out: Path, models: Path, tp: int) -> None:
+        self.out = out
+        self.models = models
+        self.tp = tp
+        self.tree = out / "serving"
+        self.extra = out / "extra"
+        self.startup = out / "startup"
+
+    def build(self) -> None:
+        """The git tree, with the installed SGLang as its only commit."""
+        spec = importlib.util.find_spec("sglang")
+        if spec is None or not spec.submodule_search_locations:
+            raise SystemExit("sglang is not importable here; install it.")
+        target = self.tree / "python" / "sglang"
+        shutil.copytree(spec.submodule_search_locations[0], target, copy_function=shutil.copy2)
+        (self.tree / ".gitignore").write_text("__pycache__/\n")
+        who = ["-c", "user.name=operations", "-c", "user.email=operations@localhost"]
+        for words in (["init", "--quiet"], ["add", "--all"], [*who, "commit", "--quiet", "-m", "SGLang as installed"]):
+            subprocess.run(["git", "-C", str(self.tree), *words], check=True)
+
+    def become(self, launch: Launch) -> None:
+        """Change the host in place."""
+        subprocess.run(["git", "-C", str(self.tree), "checkout", "--quiet", "--", "."], check=True)
+        for path, text in launch.patches.items():
+            file = self.tree / path
+            file.write_text(file.read_text() + text)
+        if launch.slow:
+            path, find, replace = SLOW_PATCH
+            file = self.tree / path
+            source = file.read_text()
+            if find not in source:
+                raise SystemExit(f"{path} of this SGLang has no {find!r}; the patch needs another place.")
+            file.write_text(source.replace(find, replace, 1))
+        self.startup.mkdir(exist_ok=True)
+        (self.startup / "sitecustomize.py").write_text(launch.startup)
+        shutil.rmtree(self.extra, ignore_errors=True)
+        self.extra.mkdir()
+        for wheel in launch.packages:
+            install(wheel.build(self.out / "wheels"), self.extra)
+
+    @contextlib.contextmanager
+    def serving(self, launch: Launch, port: int) -> Iterator[None]:
+        """The live server."""
+        argv = [
+            sys.executable, "-m", "sglang.launch_server", "--model-path", str(self.models / "target"),
+            "--host", "127.0.0.1", "--port", str(port), "--tp", str(self.tp), "--mem-fraction-static", "0.2",
+            # What needs neither a compiler on the host nor FlashAttention's objects:
+            "--attention-backend", "triton", "--sampling-backend", "pytorch", "--grammar-backend", "none",
+            "--disable-piecewise-cuda-graph", "--max-running-requests", "4", "--context-length", "4096",
+            "--cuda-graph-max-bs", "4", "--enable-metrics",
+            "--speculative-algorithm", "EAGLE3", "--speculative-draft-model-path", str(self.models / "draft"),
+            "--speculative-num-steps", "2", "--speculative-eagle-topk", "1", "--speculative-num-draft-tokens", "3",
+        ]  # fmt: skip
+        if self.tp > 1:
+            argv.append("--disable-custom-all-reduce")
+        for flag, value in launch.flags.items():
+            if value is not None:
+                argv += [flag, value]
+        variables = dict(os.environ)
+        variables |= {"SPT_NOENV": "1", "SGLANG_ENABLE_METRICS_DEVICE_TIMER": "1"}
+        for name, text in launch.variables.items():
+            variables.pop(name, None)
+            if text is not None:
+                variables[name] = text
+        ours = [self.tree / "python", self.startup, self.extra]
+        variables["PYTHONPATH"] = os.pathsep.join([*map(str, ours), os.environ.get("PYTHONPATH", "")]).rstrip(
+            os.pathsep
+        )
+        with (self.out / f"server-{port}.log").open("wb") as log:
+            server = subprocess.Popen(
+                argv,
+                cwd=self.tree,
+                env=variables,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        try:
+            _await_ready(server, port)
+            yield
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
+
+
+def _await_ready(server: subprocess.Popen[bytes], port: int) -> None:
+    ended = time.monotonic() + READY_S
+    while time.monotonic() < ended:
+        if server.poll() is not None:
+            raise SystemExit(f"the live server ended with {server.returncode}; its log is below OUT.")
+        url = f"http://127.0.0.1:{port}/health_generate"
+        with contextlib.suppress(OSError, urllib.error.URLError), urllib.request.urlopen(url, timeout=30):
+            return
+        time.sleep(0.5)
+    raise SystemExit(f"the live server was not ready within {READY_S:g} s.")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _fingerprint(*words: object, allowed: tuple[int, ...] = (0,)) -> None:
+    print(f"$ fingerprint {' '.join(map(str, words))}", flush=True)
+    done = subprocess.run([sys.executable, "-m", "fingerprint", *map(str, words)], check=False)
+    if done.returncode not in allowed:
+        raise SystemExit(f"fingerprint {words[0]} ended with {done.returncode}")
+
+
+def main() -> None:
+    """Run one scenario and print the outcome beside the truth."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", type=Path, required=True, help="folder that benchmarks.gpu_models wrote")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--scenario", choices=("patch", "nccl", "phantom"), default="patch")
+    parser.add_argument("--budget", type=int, default=14)
+    asked = parser.parse_args()
+    out: Path = asked.out.resolve()
+    out.mkdir(parents=True)
+    old, new, truth = states(asked.scenario)
+    (out / "truth.json").write_text(json.dumps(truth) + "\n")
+    host = Host(out, asked.models.resolve(), tp=2 if asked.scenario == "nccl" else 1)
+    host.build()
+    host.become(old)
+    began = time.monotonic()
+    port = _free_port()
+    capture = ("capture", "--port", port, "--no-verify", "--measure", "--quiet")
+    with host.serving(old, port):
+        _fingerprint(*capture, "--keep", "ops-*", "-o", out / "old.json")
+    host.become(new)
+    with host.serving(new, port):
+        _fingerprint(*capture, "-o", out / "new.json")
+        _fingerprint("diff", out / "old.json", out / "new.json", allowed=(0, 1))
+        then = ("--then-old", "1.0") if asked.scenario == "phantom" else ()
+        words = ("--case", out / "case", "--budget", asked.budget, *then)
+        _fingerprint("bisect", out / "old.json", out / "new.json", *words, allowed=(0, 1))
+    verdict = json.loads((out / "case" / "verdict.json").read_text())
+    named = sorted(name for culprit in verdict["culprits"] for name in culprit["factors"])
+    print(f"truth:   {truth['kind']} {truth['culprits']}")
+    print(f"verdict: {verdict['kind']} {named}, {verdict['launches']} launches, {time.monotonic() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
