@@ -32,7 +32,9 @@ class Conversation:
 
     def send(self, message: Dict[str, Json]) -> None:
         """Write one answer line."""
-        line = f"{self._nonce}{json.dumps(message, separators=(',', ':'))}\n".encode("utf-8", "surrogateescape")
+        # A file name that is no text must not cost the section it stands in: what cannot be encoded becomes `?`.
+        text = json.dumps(message, separators=(",", ":"), ensure_ascii=False)
+        line = f"{self._nonce}{text}\n".encode("utf-8", "replace")
         with self._lock, contextlib.suppress(OSError):  # a planner that is gone needs no answer; its input ends too
             self._out.write(line)
             self._out.flush()

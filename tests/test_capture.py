@@ -222,6 +222,16 @@ def test_kept_packages_go_into_the_store_as_they_come(host: HostProgram, tmp_pat
         assert store.get(digest) == (location / path).read_bytes()
 
 
+def test_a_file_name_that_is_no_text_costs_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sitecustomize.py").write_text("# \N{SNOWMAN}\u2028\n")
+    (Path(os.fsdecode(bytes(tmp_path) + b"/odd-\xff.dist-info"))).mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with HostProgram(LocalTarget()) as host:
+        snapshot = capture(host, {"python": sys.executable, "sections": ["packages", "startup"]})
+    assert snapshot.packages.leftovers[f"{tmp_path}/odd-?.dist-info"] == "has no METADATA"
+    assert snapshot.startup.files["sitecustomize.py"].text == "# \N{SNOWMAN}\u2028\n"
+
+
 def test_the_program_runs_on_an_interpreter_without_site_packages() -> None:
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", "import sys; sys.path.insert(0, sys.argv[1]); import probes.program", "."],
