@@ -32,6 +32,8 @@ def boards_of(old: Snapshot, new: Snapshot) -> tuple[Board, ...]:
                 before=before if before != link and before else (),
             )
         )
+    if "gpu" not in addresses.values():
+        return ()
     return tuple(sorted(found, key=lambda board: (board.kind, board.title))[:MOST_BOARDS])
 
 

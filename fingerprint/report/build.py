@@ -228,7 +228,7 @@ def speeds_of(scene: Scene, old: Snapshot) -> tuple[tuple[Speed, ...], BreakEven
             speeds.append(
                 Speed(side=side, cycle_ms=cycle, accept_length=accept, tokens_per_second=1000 * accept / cycle)
             )
-    if len(speeds) < 2 or scene.outcome.kind == "unstable":
+    if len(speeds) < 2 or not (scene.settled or scene.outcome.kind == "phantom"):
         return tuple(speeds), None
     before, after = speeds
     then = old.measured

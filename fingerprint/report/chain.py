@@ -23,6 +23,9 @@ from fingerprint.report.words import (
 if TYPE_CHECKING:
     from fingerprint.bisect.verdict import Culprit, Evidence
 
+LEFT = 0.05
+"""A difference is ruled out when less than this is left of it among the explanations that blame a difference."""
+
 
 def suspects_of(scene: Scene) -> tuple[Suspect, ...]:
     """Every difference and what became of it: causes, then what is open, then the rest by suspicion."""
@@ -36,6 +39,7 @@ def suspects_of(scene: Scene) -> tuple[Suspect, ...]:
             Suspect(
                 id=factor.id,
                 title=title_of(factor.id),
+                name=factor.id.partition(":")[2],
                 kind=factor.id.partition(":")[0],
                 old=factor.old,
                 new=factor.new,
@@ -50,6 +54,7 @@ def suspects_of(scene: Scene) -> tuple[Suspect, ...]:
         Suspect(
             id=one.id,
             title=title_of(one.id),
+            name=one.id.partition(":")[2],
             kind=one.id.partition(":")[0],
             old=one.old,
             new=one.new,
@@ -90,10 +95,10 @@ def _standing(scene: Scene, factor: str) -> tuple[Standing, str, tuple[int, ...]
     if slow:
         words.append(f"slow although it was old ({_numbers_words(slow)})")
     left = outcome.eliminated.get(factor)
-    if left is not None:
+    if left is not None and left < LEFT * scene.simple:
         words = words or ["no single launch, all of them together"]
         return "ruled out", f"{'; '.join(words)}; {probability(left)} left", tuple(sorted({*fast[:1], *slow[:1]}))
-    held = sum(one.probability for one in outcome.posterior if factor in one.factors)
+    held = left or sum(one.probability for one in outcome.posterior if factor in one.factors)
     words.append(f"still {probability(held)} probable")
     return "open", "; ".join(words), tuple(sorted({*fast, *slow}))
 
@@ -182,7 +187,7 @@ def _step_today(scene: Scene) -> Step:
     if outcome.kind in {"phantom", "healed"}:
         seen = f"everything old takes {scene.seen('old')}, everything new {scene.seen('new')}"
         return Step(question=question, finding=f"No: {seen}.", launches=ends)
-    if outcome.kind == "unstable" or (outcome.evidence is not None and outcome.evidence < 20):
+    if not scene.settled:
         return Step(question=question, finding=f"Not settled: {levels}.", launches=ends, settled=False)
     return Step(question=question, finding=f"Yes: {levels}.", launches=ends)
 

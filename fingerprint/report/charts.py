@@ -359,6 +359,9 @@ def _budget(report: Report) -> Picture | None:
     left, right = 130.0, WIDTH - 90.0
     across = _scale(0.0, longest, left, right)
     canvas = _Canvas()
+    note = "ms a cycle, medians over launches"
+    if any(value < 0 for _, _, parts in sides for _, value in parts):
+        note += "; a part below 0 means that the timed parts add up to more than the cycle of the stream"
     top, step = 52.0, 56.0
     bottom = top + step * len(sides)
     for value in ticks(0.0, longest, 6):
@@ -381,8 +384,9 @@ def _budget(report: Report) -> Picture | None:
             if stop - start > 7.2 * len(words):
                 canvas.text((start + stop) / 2 - 1, y + 23, words, f"inside on-{kinds[part]}", "middle")
             at += max(value, 0.0)
-        canvas.text(across(at) + 6, y + 23, ms(at, report.decimals), "label")
-    canvas.text((left + right) / 2, bottom + 38, "ms a cycle, medians over launches", "tick", "middle")
+        whole = sum(value for _, value in parts)
+        canvas.text(across(at) + 6, y + 23, ms(whole, report.decimals), "label")
+    canvas.text((left + right) / 2, bottom + 38, note, "tick", "middle")
     said = "; ".join(
         f"{side}: " + ", ".join(f"{part} {ms(value, report.decimals)}" for part, value in parts)
         for side, _, parts in sides

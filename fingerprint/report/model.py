@@ -31,7 +31,8 @@ class Suspect(_Part):
 
     Attributes:
         id: the factor.
-        title: what it is called without its kind.
+        title: what it is called in a sentence.
+        name: the same in a table that has its kind.
         kind: variable, package, flag ...
         old, new: its two values in a few words.
         standing: what is known about it now.
@@ -43,6 +44,7 @@ class Suspect(_Part):
 
     id: Text
     title: Text
+    name: Text
     kind: Text
     old: Text
     new: Text

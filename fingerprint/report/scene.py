@@ -37,6 +37,17 @@ class Scene:
         self.what = self.metric.removesuffix("_ms")
         self.culprits = sorted(outcome.culprits, key=lambda culprit: -culprit.share[1])
 
+    @property
+    def simple(self) -> float:
+        """Probability that some difference causes a gap in a simple way."""
+        return 1.0 - sum(one.probability for one in self.outcome.posterior if not one.factors)
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is known if there is a gap today."""
+        evidence = self.outcome.evidence
+        return self.outcome.kind != "unstable" and (evidence is None or not 1 / 20 < evidence < 20)
+
     def arm(self, arm: Arm) -> list[Launch]:
         """Measured launches of one arm."""
         return [launch for launch in self.measured if launch.arm == arm]

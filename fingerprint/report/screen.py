@@ -207,12 +207,19 @@ def advice(scene: Scene, suspects: Sequence[Suspect]) -> tuple[str, ...]:
                 *(f"{title_of(one.id)}: {one.reason}" for one in outcome.fixed[:5]),
             )
         case _:
+            noisy = ""
+            if outcome.sigma_ms and outcome.gap_ms and outcome.sigma_ms[1] > 0.3 * abs(outcome.gap_ms[1]):
+                noisy = (
+                    f"Launches of one setting scatter by {ms(outcome.sigma_ms[1], scene.decimals)}: make them steadier "
+                    "first (lock the clocks, stop what else runs on the machine)."
+                )
             still = [one.title for one in suspects if one.standing in {"open", "not tested"}]
             return tuple(
                 filter(
                     None,
                     [
                         outcome.next,
+                        noisy,
                         f"Still open: {listing(still)}." if still else "",
                         "More launches: start the bisect again with a larger --budget.",
                     ],

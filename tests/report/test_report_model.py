@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from made_cases import KINDS, A, incident, one, snapshot, story
 
+from fingerprint.bisect.verdict import Suspicion
 from fingerprint.case import Case
 from fingerprint.diff import compare
 from fingerprint.errors import CaseError
@@ -219,3 +220,34 @@ def test_a_server_that_does_not_speculate_has_no_break_even(tmp_path: Path) -> N
     assert report.break_even is None
     assert report.speeds == ()
     assert [row.part for row in report.budget if row.old_ms is not None] == ["verify"]
+
+
+def test_little_probability_rules_nothing_out_while_the_gap_itself_is_open(cases: dict[str, Case]) -> None:
+    case = cases["undecided"]
+    outcome = case.outcome()
+    factor = case.journal.case().factors[0].id
+    for none, standing in ((0.0, "ruled out"), (0.6, "open")):
+        changed = outcome.model_copy(
+            update={
+                "posterior": (
+                    Suspicion(structure="none", factors=frozenset(), probability=none),
+                    Suspicion(structure="single", factors=frozenset({A}), probability=1 - none),
+                ),
+                "eliminated": {factor: 0.03},
+            }
+        )
+        old, new = case.old, case.new
+        report = build(changed, case.journal.case(), case.journal.trials(), None, old, new, compare(old, new))
+        assert next(one.standing for one in report.suspects if one.id == factor) == standing
+
+
+def test_an_unsettled_gap_has_no_break_even_and_says_what_to_make_steadier(cases: dict[str, Case]) -> None:
+    case = cases["undecided"]
+    noisy = {"evidence": 3.0, "sigma_ms": (1.0, 2.0, 3.0)}
+    old, new = case.old, case.new
+    report = build(
+        case.outcome().model_copy(update=noisy), case.journal.case(), case.journal.trials(), None, old, new,
+        compare(old, new),
+    )  # fmt: skip
+    assert report.break_even is None
+    assert any("make them steadier" in line for line in report.advice)
