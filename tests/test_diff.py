@@ -356,6 +356,17 @@ def test_the_same_version_with_other_contents_is_said_in_those_words() -> None:
     assert "triton/a.so changed" in difference.details
 
 
+def test_file_lists_explain_a_difference_and_are_none_by_themselves() -> None:
+    def build(record: str, files: dict[str, str]) -> Snapshot:
+        dists = {"triton": Distribution(version="3.4.0", location="/x", record=record)}
+        return snapshot(packages=Packages(status="ok", distributions=dists, files={"triton": files}))
+
+    assert compare(build("a" * 64, {"a.py": "1"}), build("a" * 64, {"a.py": "2"})).equal
+    told = compare(build("a" * 64, {"a.py": "1"}), build("b" * 64, {"a.py": "2"}), state=True)
+    assert "a.py changed" in one(told).details
+    assert not told.state
+
+
 def test_hunks_are_matched_by_content_and_not_by_line() -> None:
     hunk = "@@ -{0},1 +{0},2 @@ def verify():\n context\n+    sync()\n"
 

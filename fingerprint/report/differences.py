@@ -31,6 +31,7 @@ VALUE_LIMIT = 80
 FAMILY = 3
 """From this many packages of one family on, they are one row."""
 COMMITS_SHOWN = 10
+STATES_SHOWN = 40
 WORTH_A_LINE = 0.4
 """A package of this likelihood is never folded into its family."""
 
@@ -264,7 +265,10 @@ def _appendix(comparison: Comparison, between: Between | None, *, opened: bool) 
     if comparison.unseen:
         yield "In neither snapshot", [f"{name}: {clean(why)}" for name, why in comparison.unseen.items()]
     if comparison.state:
-        yield "State", [f"{clean(item.title)}  {value(item.old)} → {value(item.new)}" for item in comparison.state]
+        most = None if opened else STATES_SHOWN
+        lines = [f"{clean(item.title)}  {value(item.old)} → {value(item.new)}" for item in comparison.state[:most]]
+        left = len(comparison.state) - len(lines)
+        yield "State", [*lines, f"… and {left} more; --all shows them"] if left else lines
     if same := same_words(comparison):
         yield "Certainly the same", [same]
 
