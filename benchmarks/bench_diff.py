@@ -29,7 +29,7 @@ from fingerprint.diff import compare, join
 from snapshots import Distribution, Packages, Process, Server, Snapshot, leaves, save
 
 LEAVES = 51_000
-ROUNDS = 7
+ROUNDS = 5
 OURS = "compare: walks, join, views, causes, ranking"
 EVERYTHING = "compare, state as well: all leaves"
 THEIRS = "DeepDiff, the same data as dictionaries"
