@@ -6,6 +6,7 @@ beside it), PYTHONPATH, the standard library, the user's site directory, site-pa
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import threading
@@ -14,6 +15,8 @@ from typing import Any, Dict, List, NamedTuple, Optional
 from probes.reading import Json, is_unread, read_bytes, read_text, unread
 
 _ONCE = threading.Lock()
+_BUILD = ("CONFIG_ARGS", "Py_DEBUG", "Py_GIL_DISABLED", "OPT", "PGO_PROF_USE_FLAG", "WITH_PYMALLOC")
+_LITERAL = re.compile(r"\s*(?:\d+|(?:'[^'\n]*'\s*|\"[^\"\n]*\"\s*)+)")
 _LARGEST_BINARY_BYTES = 64 << 20
 _LARGEST_PTH_BYTES = 1 << 20
 
@@ -269,6 +272,26 @@ def _full_version(real: str, base_prefix: str, short: str, pyvenv: Optional[Dict
             at = blob.find(start, at + 1)
     told = (pyvenv or {}).get("version_info") or (pyvenv or {}).get("version")
     return told or unread(f"no version is written in {real}")
+
+
+def build(interpreter: Interpreter) -> Dict[str, str]:
+    """How the interpreter was built, as far as it touches speed; from the data file of its standard library."""
+    found: Dict[str, str] = {}
+    for library in interpreter.library:
+        try:
+            names = sorted(name for name in os.listdir(library) if re.fullmatch(r"_sysconfigdata_[\w-]*\.py", name))
+            text = read_text(os.path.join(library, names[0]), 1 << 20) if names else ""
+        except OSError:
+            continue
+        for name in _BUILD:
+            at = text.find(f"'{name}':")
+            value = _LITERAL.match(text, at + len(name) + 3) if at >= 0 else None
+            if value:
+                found[name] = str(ast.literal_eval(f"({value[0].strip()})"))
+    if "CONFIG_ARGS" in found:  # without where it was built
+        words = found["CONFIG_ARGS"].replace("'", "").split()
+        found["CONFIG_ARGS"] = " ".join(sorted(word for word in words if word.startswith("--") and "/" not in word))
+    return found
 
 
 def pth_files(site: str) -> List[str]:

@@ -18,8 +18,8 @@ import re
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Pattern, Tuple
 
 from probes import digests
-from probes.interpreter import Interpreter, deduce
-from probes.reading import Json, read_bytes, read_text, unread
+from probes.interpreter import Interpreter, build, deduce
+from probes.reading import Json, attempt, read_bytes, read_text, unread
 from probes.secrets import Keeper
 
 _LARGEST_METADATA_BYTES = 4 << 20
@@ -105,6 +105,7 @@ def read(context: Dict[str, Any]) -> Json:
             "prefix": interpreter.prefix,
             "base_prefix": interpreter.base_prefix,
             "path": interpreter.path,
+            "build": attempt(lambda: build(interpreter)),
         },
         "distributions": distributions,
         "duplicates": {

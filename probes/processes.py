@@ -25,6 +25,7 @@ _LARGEST_MAPS_BYTES = 64 << 20
 _MOST_VARIABLES = 65_536
 _LONGEST_VARIABLE_BYTES = 128 * 1024 + 1
 _PAGE = 4096
+_POLICIES = {"0": "other", "1": "fifo", "2": "round robin", "3": "batch", "5": "idle", "6": "deadline"}
 _C_LIBRARY = re.compile(r"/(libc\.so\.6|libc-2\.\d+\.so|ld-musl-[^/]+\.so\.1|libc\.musl-[^/]+\.so\.1)$")
 _SITE = re.compile(r".*/(?:site|dist)-packages/")
 
@@ -37,6 +38,8 @@ class Stat(NamedTuple):
     parent: int
     nice: int
     started_ticks: int
+    policy: str = "other"
+    """The kernel's scheduling class."""
 
 
 def pids() -> List[int]:
@@ -52,7 +55,8 @@ def stat(pid: int) -> Stat:
     """
     text = read_text(f"/proc/{pid}/stat")
     fields = text[text.rindex(")") + 2 :].split()
-    return Stat(pid, fields[0], int(fields[1]), int(fields[16]), int(fields[19]))
+    policy = _POLICIES.get(fields[38], fields[38])
+    return Stat(pid, fields[0], int(fields[1]), int(fields[16]), int(fields[19]), policy)
 
 
 def argv(pid: int) -> List[str]:

@@ -180,20 +180,23 @@ def choose(ask: Json, table: Dict[int, Process]) -> Union[Found, Json]:
             matching = [one for one in servers if int(port) in {listener.port for listener in one.listeners}]
         if len(matching) == 1:
             return matching[0]
-        return {"status": "failed", "reason": f"no server on port {port}{_listed(servers)}"}
+        return _undecided(f"no server on port {port}", servers)
     if len(servers) > 1:
-        return {
-            "status": "failed",
-            "reason": f"{len(servers)} servers run here, choose by port or pid{_listed(servers)}",
-        }
+        return _undecided(f"{len(servers)} servers run here, choose by port or pid", servers)
     if not servers:
         return {"status": "absent", "reason": "no server runs here (no sglang process, no launch_server command line)"}
     return servers[0]
 
 
-def _listed(servers: List[Found]) -> str:
+def _undecided(reason: str, servers: List[Found]) -> Json:
+    """A section that names the servers there are, for people and for programs."""
     rows = [f"pid {one.launcher.stat.pid} port {one.port} ({' '.join(one.launcher.argv)[:160]})" for one in servers]
-    return (": " + "; ".join(rows)) if rows else ""
+    choices = [{"pid": one.launcher.stat.pid, "port": one.port, "argv": list(one.launcher.argv)} for one in servers]
+    return {
+        "status": "failed",
+        "reason": reason + (": " + "; ".join(rows) if rows else ""),
+        "choices": choices,
+    }
 
 
 def read(context: Dict[str, Any]) -> Json:
@@ -203,6 +206,8 @@ def read(context: Dict[str, Any]) -> Json:
     server = choose(ask, table)
     if not isinstance(server, Found):
         server["reason"] = keeper.text(server["reason"])
+        for one in server.get("choices", []):
+            one["argv"] = keeper.argv(one["argv"])
         return server
     roles = _roles(server)
     raw = {key: _raw(process, role, rank) for key, (process, role, rank) in roles.items()}
@@ -294,7 +299,9 @@ def _raw(process: Process, role: str, rank: Optional[int]) -> Dict[str, Json]:
         "variables": current_variables(pid),
         "libraries": attempt(lambda: processes.libraries(pid)),
         "affinity": attempt(lambda: processes.status(pid)["Cpus_allowed_list"]),
+        "memory_nodes": attempt(lambda: processes.status(pid)["Mems_allowed_list"]),
         "nice": process.stat.nice,
+        "policy": process.stat.policy,
         "cgroup": attempt(lambda: processes.cgroup(pid)),
     }
 

@@ -12,7 +12,7 @@ from snapshots.log import Log, Running
 from snapshots.models import Model, ModelFile, Models
 from snapshots.nccl import NamedFile, Nccl, NcclFile
 from snapshots.packages import Distribution, Interpreter, Packages
-from snapshots.server import Library, Process, Server
+from snapshots.server import Choice, Library, Process, Server
 from snapshots.snapshot import SCHEMA, Measured, NotASnapshotError, Snapshot, load, parse, save
 from snapshots.startup import Startup, StartupFile
 from snapshots.topology import InfinibandPort, NumaNode, PciDevice, Topology
@@ -23,6 +23,7 @@ __all__ = [
     "Cache",
     "Caches",
     "CgroupLevel",
+    "Choice",
     "Cpu",
     "Distribution",
     "Gpu",

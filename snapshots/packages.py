@@ -14,6 +14,8 @@ class Interpreter(Part):
     base_prefix: Read[str]
     path: Read[list[str]]
     """Directories that hold its distributions, in import order."""
+    build: Read[dict[str, str]] = {}
+    """How it was built (`CONFIG_ARGS`, `Py_DEBUG`, `Py_GIL_DISABLED` ...), from its own standard library."""
 
 
 class Distribution(Part):

@@ -39,8 +39,20 @@ class Process(Part):
     """Variables as they are now, from the C library's `environ` in the process's memory."""
     libraries: Read[dict[str, Library]] = {}
     affinity: Read[str] = ""
+    memory_nodes: Read[str] = ""
+    """NUMA nodes that it may allocate on."""
     nice: Read[int] = 0
+    policy: str = "other"
+    """The kernel's scheduling class: `other`, `fifo`, `round robin`, `batch`, `idle`, `deadline`."""
     cgroup: State[Read[str]] = ""
+
+
+class Choice(Part):
+    """One of several servers on a host."""
+
+    pid: int
+    port: int | None = None
+    argv: list[str] = []
 
 
 class Server(Section):
@@ -48,6 +60,8 @@ class Server(Section):
 
     engine: str | None = None
     url: State[str | None] = None
+    choices: State[list[Choice]] = []
+    """The servers of the host, when none was chosen or none is meant."""
     processes: dict[str, Process] = {}
     arguments: Read[dict[str, JsonValue]] = {}
     """Resolved arguments from `/server_info`, without ports, times and secrets."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -320,3 +321,15 @@ def test_every_file_is_digested_once_whatever_the_threads(tmp_path: Path, thread
     for number in range(50):
         expected = hashlib.new("sha512" if number % 2 else "sha256", b"x" * number**3).hexdigest()
         assert found[str(tmp_path / str(number))] == (expected, number**3)
+
+
+def test_how_the_interpreter_was_built_is_what_it_says_itself(environment: Path, context: Context) -> None:
+    python = environment / "bin/python"
+    code = "import json, sysconfig; print(json.dumps(sysconfig.get_config_vars()))"
+    told = json.loads(subprocess.run([python, "-c", code], capture_output=True, text=True).stdout)
+    built = packages.read(context(python=str(python)))["interpreter"]["build"]
+    flags = built.pop("CONFIG_ARGS").split()
+    assert flags
+    assert all(flag in told["CONFIG_ARGS"] and "/" not in flag for flag in flags)
+    assert built
+    assert built == {name: str(told[name]) for name in built}

@@ -55,6 +55,9 @@ def test_two_servers_are_listed_and_not_guessed_between(start_server: Start, con
     one, other = start_server(), start_server("--api-key", "sk-abcdefghijklmnopqrstuvwxyz")
     section = server.read(context())
     assert section["status"] == "failed"
+    chosen = {(choice["pid"], choice["port"]) for choice in section["choices"]}
+    assert chosen >= {(one.pid, one.port), (other.pid, other.port)}  # others may serve on this machine
+    assert "sk-abcdefghijkl" not in repr(section["choices"])
     for running in (one, other):
         assert f"pid {running.pid} port {running.port}" in section["reason"]
     assert "sk-abcdefghijkl" not in section["reason"]
@@ -265,3 +268,17 @@ def test_another_user_s_server_is_partly_told_and_why(running: Running) -> None:
     for name in ("nccl", "caches"):  # better nothing than defaults that are not the server's
         assert found[name]["status"] == "failed"
     assert found["host"]["status"] == "ok"
+
+
+def test_where_and_how_a_process_may_run_is_told() -> None:
+    child = subprocess.Popen(["sleep", "600"])
+    try:
+        os.sched_setaffinity(child.pid, {0})
+        os.sched_setscheduler(child.pid, os.SCHED_BATCH, os.sched_param(0))
+        os.setpriority(os.PRIO_PROCESS, child.pid, 7)
+        entry = server._raw(server.snapshot_of_processes()[child.pid], "launcher", None)
+    finally:
+        child.kill()
+        child.wait()
+    assert (entry["affinity"], entry["nice"], entry["policy"]) == ("0", 7, "batch")
+    assert entry["memory_nodes"]
