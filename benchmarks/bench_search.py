@@ -243,9 +243,9 @@ def main() -> None:
                 print("    " + "; ".join(beside(number, options.incidents)) + " (right / launches)", flush=True)
     print(f"256 factors: the longest ask took {asking(256):.3f} s of processor time (goal 0.2)")
     print(
-        "JAX-Toolbox triage, by running its own code on two-version factors (three seeds): 16 factors at 5 sigma 98 % / 16.0,"
-        "\n    at 10 sigma 100 % / 14.8, at 3.3 sigma 55 % / 15.9; 64 factors without noise 38.5; a phantom named at 3.3"
-        "\n    sigma 20 %, at 2 sigma 0-3 %; two halves that add: it stops in 80 %; AND, OR: it names one of the two."
+        "JAX-Toolbox triage, by running its own code on two-version factors (three seeds): 16 factors at 5 sigma"
+        "\n    98 % / 16.0, at 10 sigma 100 % / 14.8, at 3.3 sigma 55 % / 15.9; 64 factors without noise 38.5;"
+        "\n    a phantom named at 3.3 sigma 20 %, at 2 sigma 0-3 %; halves that add: stops in 80 %; AND, OR: names one of two."
     )
 
 

@@ -66,6 +66,8 @@ class Conflicts:
         self.others = [r for r in self.rules if not (len(r) == 2 and r[0][1] != r[1][1])]
         for k in range(self.count):
             self.needs |= self.needs[:, k : k + 1] & self.needs[k : k + 1, :]
+        # Whether a failed launch makes its pairs of settings suspects, or only itself.
+        self.by_pairs = True
         self.failed: list[Bools] = []
         self._suspects: list[Bools] = []
         self._seen = np.zeros((self.count, self.count), bool)
@@ -93,7 +95,7 @@ class Conflicts:
     def chance(self, new: Bools) -> Floats:
         """Probability that each setting starts, by what failed so far."""
         out = np.ones(new.shape[0])
-        for suspects in self._suspects:
+        for suspects in self._suspects if self.by_pairs else ():
             total = int(suspects.sum())
             if total:
                 hit = ((new @ suspects.astype(np.float64)) * ~new).sum(axis=1)

@@ -121,7 +121,7 @@ class Posterior:
         log_gap: log evidence of a gap against none, whatever their prior probabilities.
         old, size: the old level and the gap (ms) if this explanation holds.
         width: how well it then knows a level (ms).
-        gap_points, none_points: the unknowns, if there is a gap, and if there is none.
+        gap_points, faster_points, none_points: the unknowns, if the new side is slower, faster, or neither.
     """
 
     shape: Ints
@@ -136,6 +136,7 @@ class Posterior:
     size: Floats
     width: float
     gap_points: Points
+    faster_points: Points
     none_points: Points
 
     @property
@@ -257,7 +258,8 @@ class Model:
         single = rows.shape == 0
         same = (rows.first == rows.second) & ~single
         every = np.where(single, s1, s1 * np.where(same, s2 - 1, s2))
-        worth = np.ceil(_REPRESENTED * p / max(float(p[~single].sum()), 1e-300)).astype(int)
+        # At most so many as there are, so that a ratio of tiny numbers does no harm.
+        worth = np.ceil(np.minimum(_REPRESENTED * p / max(float(p[~single].sum()), 1e-300), 1e9)).astype(int)
         times = np.where(single, every, np.clip(worth, 1, every))
         row = np.repeat(np.arange(rows.shape.size), times)
         k = np.arange(row.size) - np.repeat(np.cumsum(times) - times, times)
@@ -364,7 +366,7 @@ class Model:
             tops.append(top.astype(np.float64))
             frees.append(self._other(data, dense, at_old, at_new) + math.log(P_OTHER))
             with np.errstate(divide="ignore"):
-                return np.logaddexp(np.log(like.sum(axis=0)) + tops[-1], frees[-1]) + before
+                return np.asarray(np.logaddexp(np.log(like.sum(axis=0)) + tops[-1], frees[-1]) + before)
 
         def faster(u: Floats) -> Floats:
             return self._other(data, table(u, -1), at_old, at_new) + prior(u) + math.log(P_FASTER)
@@ -384,12 +386,11 @@ class Model:
             log_p = np.log(evidence.astype(np.float64)) + highest
         variance = np.maximum(by[:, 3] - by[:, 2] ** 2, 0.0)
         log_other = float(_log_sum(np.concatenate(frees) + weight))
-        _, _, against = _sample(self._start_gap(data, at_old, at_new, level, -1), faster, (64, 96))
+        other_way, other_proposal, against = _sample(self._start_gap(data, at_old, at_new, level, -1), faster, (64, 96))
         log_faster = float(_log_sum(against))
         none_points, log_none = self._none(data.value, when, level)
         log_gap = float(np.logaddexp(_log_sum(log_p), log_other))
         total = float(np.logaddexp.reduce([log_gap, log_faster, log_none]))
-        sigma = np.exp(points[:, 0])
         row, first, second, p = self._expanded(rows, np.exp(log_p - total), members)
         return Posterior(
             shape=rows.shape[row],
@@ -403,13 +404,12 @@ class Model:
             old=by[row, 0].astype(np.float64) + level,
             size=by[row, 1].astype(np.float64),
             width=math.sqrt(float(np.exp(log_p - log_p.max()) @ variance) / float(np.exp(log_p - log_p.max()).sum())),
-            gap_points=Points(
-                sigma, points[:, 1], points[:, 1] + np.exp(points[:, 2]), points[:, 3] * sigma, weight, _shares(mixed)
-            ),
+            faster_points=_points(other_way, prior(other_way) - other_proposal, against, -1),
+            gap_points=_points(points, weight, mixed, +1),
             none_points=none_points,
         )
 
-    def _score(self, column: Bools, dense: npt.NDArray[np.float32], rows: _Rows) -> npt.NDArray[np.float32]:
+    def _score(self, column: Bools, dense: Floats, rows: _Rows) -> npt.NDArray[np.float32]:
         """Log likelihood of each explanation at each point (explanation by point)."""
         base = dense[:, ZERO].sum(axis=0)
         out = np.empty((rows.shape.size, dense.shape[2]), np.float32)
@@ -435,7 +435,7 @@ class Model:
         self,
         rows: _Rows,
         column: Bools,
-        dense: npt.NDArray[np.float32],
+        dense: Floats,
         before: Floats,
         least: float,
         most: int,
@@ -495,7 +495,9 @@ class _Start:
 
     def log_density(self, points: Floats) -> Floats:
         mean, width = self.conditional(np.exp(points[:, 0]))
-        return np.asarray(_log_normal(points[:, 0], *self.log_sigma) + _log_normal(points[:, 1:], mean, width).sum(axis=1))
+        return np.asarray(
+            _log_normal(points[:, 0], *self.log_sigma) + _log_normal(points[:, 1:], mean, width).sum(axis=1)
+        )
 
 
 def _sample(
@@ -522,6 +524,12 @@ def _sample(
             points = np.concatenate([points, added])
             target = np.concatenate([target, log_target(added)])
     return points, proposal, target - proposal
+
+
+def _points(u: Floats, log_prior: Floats, log_weight: Floats, sign: int) -> Points:
+    """Points of (log sigma, old level, log of the gap, drift in sigma), as the unknowns they stand for."""
+    sigma = np.exp(u[:, 0])
+    return Points(sigma, u[:, 1], u[:, 1] + sign * np.exp(u[:, 2]), u[:, 3] * sigma, log_prior, _shares(log_weight))
 
 
 def _shares(log_weight: Floats) -> Floats:

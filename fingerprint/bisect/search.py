@@ -21,8 +21,8 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import combinations
-from typing import Final, overload
+from itertools import pairwise
+from typing import Any, Final, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ from fingerprint.bisect.conflicts import Conflicts, old
 from fingerprint.bisect.model import LEVEL_OF, LEVELS, SHAPES, Data, Model, Points, Posterior
 from fingerprint.bisect.noise import Noise
 from fingerprint.bisect.verdict import Culprit, Evidence, Interval, Kind, Structure, Suspicion, Then, Verdict
+from fingerprint.bisect.words import next_step, sentence
 
 __all__ = [
     "Budget",
@@ -40,6 +41,7 @@ __all__ = [
     "Then",
     "Unlaunchable",
     "Void",
+    "chain",
     "old",
 ]
 
@@ -55,6 +57,7 @@ _SEARCH_AT: Final = 0.6
 _TRUST_PRIOR: Final = 0.7
 _STRUCTURE: Final = 0.85
 _PATIENCE: Final = 24
+_VOID_LIMIT: Final = 3
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,7 @@ class Search:
     Args:
         factors: names; the order does not matter.
         conflicts: sets of settings that cannot be launched; see `fingerprint.bisect.conflicts`.
-        prior: how suspicious factors are, any positive weights; factors without one share the rest evenly.
+        prior: how suspicious factors are, as positive weights; a factor without one weighs 1.
         noise: what is known about the scatter of launches.
         seed: decides between questions of equal worth.
         then: the figures of the past, if known.
@@ -204,9 +207,10 @@ class Search:
         row = self._row(new)
         if isinstance(value, (Unlaunchable, Void)):
             unlaunchable = isinstance(value, Unlaunchable)
-            if unlaunchable:
-                self._conflicts.did_not_launch(row)
             self._told.append(_Told(new, None, value.reason, unlaunchable, hours))
+            voids = sum(t.new == new and t.value is None for t in self._told)
+            if unlaunchable or voids == _VOID_LIMIT:
+                self._conflicts.did_not_launch(row)
             return
         if not (math.isfinite(value) and value > 0):
             msg = f"a launch measured {value} ms: a positive number is needed, or the reason why there is none"
@@ -222,7 +226,7 @@ class Search:
 
     def ask(
         self, k: int | None = None, pending: Sequence[frozenset[str]] = ()
-    ) -> frozenset[str] | None | list[frozenset[str]]:
+    ) -> frozenset[str] | list[frozenset[str]] | None:
         """The next launch: the factors to set to their new value; None when the search is done.
 
         With `k`, up to k launches that are worth doing at the same time, given those `pending` elsewhere; the list is
@@ -285,15 +289,54 @@ class Search:
                     self._give_up(state)
         return self._state
 
-    def _give_up(self, state: _State) -> None:
-        """No launch that can be made tells any more: the whole bundle is to blame, or nothing is decided."""
+    def _bundle(self, state: _State) -> None:
+        """Factors that no launch can separate any more are named together, once the launches around them agree."""
         post = state.posterior
         alike = [c for c in state.claims if c.structure == "single" and c.p >= 0.01]
-        total = sum(c.p for c in alike)
-        if post is not None and alike and post.log_gap >= _GAP_EVIDENCE and total >= self.certainty - 0.03:
-            state.together = tuple(sorted(c.columns[0] for c in alike))
+        if post is None or not alike:
+            return
+        group = [alike[0], *(c for c in alike[1:] if not self._separable(alike[0].columns[0], c.columns[0]))]
+        columns = tuple(sorted(c.columns[0] for c in group))
+        if len(group) == 1:
+            return
+        agree = np.ones(post.p.size, bool)
+        for where, level in (("above", 1.0), ("below", 0.0)):
+            row = self._isolating(where, columns)
+            if row is None:
+                continue
+            agree &= np.abs(LEVELS[post.levels(row[None])[0]] - level) <= 0.45
+            at = state.launched.get(row.tobytes())
+            if at is None or self._log_ratio(state, at, level, 1.0 - level) <= 0:
+                state.around.append(row)
+        if float(post.p[agree].sum()) + post.other < self.certainty:
+            state.around.clear()
+            return
+        if not state.around:
+            state.together = columns
             state.finish("attributed", alike[0])
-        else:
+
+    def _separable(self, a: int, b: int) -> bool:
+        """Whether some setting that may still start has exactly one of two columns new."""
+        one = np.eye(len(self.bundles), dtype=bool)
+        for first, second in ((a, b), (b, a)):
+            least, most = self._conflicts.above(one[first]), self._conflicts.below(one[second])
+            if least[second] or not most[first]:
+                continue
+            free = np.flatnonzero(most & ~least)
+            if free.size > 8:
+                return True
+            choice = (np.arange(2**free.size)[:, None] >> np.arange(free.size)) & 1
+            rows = np.repeat(least[None], choice.shape[0], axis=0)
+            rows[:, free] = choice == 1
+            if self._conflicts.allowed(rows).any():
+                return True
+        return False
+
+    def _give_up(self, state: _State) -> None:
+        """No launch that can be made tells any more."""
+        state.around.clear()
+        self._bundle(state)
+        if not state.done:
             state.finish("undecided")
 
     @property
@@ -309,10 +352,12 @@ class Search:
         state = _State(self._told, ends, self.budget.limit(_LIMIT))
         if not count:
             return state.finish("not switchable")
+        rules = Conflicts(self._names(), self._bundled())
         for name, end in (("old", ends[0]), ("new", ends[1])):
             tries = [t for t in self._told if (self._row(t.new) == end).all()]
-            rule = not (Conflicts(self._names(), self._bundled()).allowed(end[None])[0])
-            if rule or (not any(t.value is not None for t in tries) and sum(t.unlaunchable for t in tries) >= 2):
+            failed = sum(2 if t.unlaunchable else 1 for t in tries if t.value is None)
+            never = failed > _VOID_LIMIT and all(t.value is None for t in tries)
+            if never or not rules.allowed(end[None])[0]:
                 state.blocked.append(name)
         if state.blocked:
             return state.finish("undecided")
@@ -348,6 +393,10 @@ class Search:
                         state.sharpen = True
                         return state
                 return state.finish(kind, best)
+        if self._conflicts.failed and best and post.log_gap >= _GAP_EVIDENCE:
+            self._bundle(state)
+            if state.done:
+                return state
         if len(self._told) >= state.limit:
             return state.finish("undecided")
         if post.gap < 0.7 and len(measured) >= _GAP_LIMIT:
@@ -519,7 +568,7 @@ class Search:
         rng = self._rng()
         pair = post.first != post.second
         mass = np.bincount(post.first, post.p, count) + np.bincount(post.second[pair], post.p[pair], count)
-        rows = [state.ends[0], state.ends[1]]
+        rows = [*state.ends, *state.around]
         for claim in state.claims[:12]:
             rows += [row for _, _, row in self._needed(claim)]
         for share in (0.5, 0.5, 0.5, 0.3, 0.7):
@@ -588,13 +637,16 @@ class Search:
             _, classes = np.unique(codes, axis=1, return_inverse=True)
             classes = classes.ravel()
         # "Other" has no idea of a setting between the ends: old or new, evenly.
-        at_new = np.where((rows == state.ends[0]).all(axis=1), 0.0, np.where((rows == state.ends[1]).all(axis=1), 1.0, 0.5))
+        at_new = np.where(
+            (rows == state.ends[0]).all(axis=1), 0.0, np.where((rows == state.ends[1]).all(axis=1), 1.0, 0.5)
+        )
         bits = np.zeros(rows.shape[0])
         for number in np.unique(classes):
             member = classes == number
             flat = cell[:, member] + scale.cells * np.arange(rows.shape[0])[:, None]
             weight = np.broadcast_to(p[member], flat.shape)
-            by_cell = np.bincount(flat.ravel(), weight.ravel(), rows.shape[0] * scale.cells)
+            count = rows.shape[0] * scale.cells
+            by_cell: Floats = np.bincount(flat.ravel(), weight.ravel(), count).astype(np.float64)
             by_cell = by_cell.reshape(rows.shape[0], scale.cells)
             share = float(p[member].sum() / p.sum())
             by_cell[:, scale.at_old] += post.other * share * (1 - at_new)
@@ -602,7 +654,7 @@ class Search:
             bits += scale.information(by_cell, (post.none + post.faster) * share)
         worth = bits / scale.most
         if state.wanted is None:
-            state.wanted = {}
+            state.wanted = {row.tobytes(): 1.0 for row in state.around}
             for claim in state.claims[:24]:
                 for row in self._missing(state, claim):
                     state.wanted[row.tobytes()] = state.wanted.get(row.tobytes(), 0.0) + claim.p
@@ -649,57 +701,123 @@ class Search:
             return [(low, mid, high), (1 - high, 1 - mid, 1 - low)]
         return [(low, mid, high)]
 
-    def estimate(self) -> Estimate:
-        """What the search is going to cost, before its first launch."""
-        worst = self.budget.limit(_LIMIT)
-        launches = min(4.0 + math.log2(max(len(self.bundles), 1)) + 1.5, float(worst))
-        minutes = self.budget.minutes_per_launch
-        return Estimate(
-            launches=launches,
-            worst=worst,
-            minutes=launches * minutes,
-            worst_minutes=worst * minutes,
-            smallest_effect=_smallest(self.noise.relative, 2, 2),
-        )
-
     def verdict(self) -> Verdict:
         """What is known so far, or the answer."""
         state = self._now()
         post, data = state.posterior, state.data
-        kind: Kind = state.kind or ("reproduced" if post and post.log_gap >= _GAP_EVIDENCE else "undecided")
-        common: dict[str, object] = {
+        running: Kind = "reproduced" if post and post.log_gap >= _GAP_EVIDENCE else "undecided"
+        found: dict[str, Any] = {
+            "kind": state.kind or running,
             "launches": len(self._told),
             "then": self.then,
             "reasons": tuple(t.reason for t in self._told if t.value is None),
         }
-        if post is None or data is None:
-            return Verdict(kind=kind, sentence=self._words_without(state), launches=len(self._told), then=self.then)
-        points = post.none_points if kind in {"phantom", "healed"} and post.faster < 0.5 else post.gap_points
-        old_ms, new_ms = points.quantiles(points.old), points.quantiles(points.new)
-        gap_ms, sigma_ms = points.quantiles(points.new - points.old), points.quantiles(points.sigma)
-        culprits: tuple[Culprit, ...] = ()
-        remainder: Interval | None = None
-        structure: Structure | None = None
-        if state.named is not None:
-            structure = state.named.structure
-            culprits, remainder = self._culprits(state, state.named, gap_ms)
-        return Verdict(
-            kind=kind,
-            structure=structure,
-            culprits=culprits,
-            measured=int(data.value.size),
-            old_ms=old_ms,
-            new_ms=new_ms,
-            gap_ms=gap_ms,
-            sigma_ms=sigma_ms,
-            remainder_ms=remainder,
-            smallest_effect_ms=_smallest(sigma_ms[1], *state.ends_told),
-            evidence=float(math.exp(min(post.log_gap, 700))),
-            posterior=self._suspicions(state),
-            eliminated=self._eliminated(state, culprits),
-            sentence=kind,
-            **common,
+        if post is not None and data is not None:
+            points = post.gap_points
+            if state.kind in {"phantom", "healed", "unstable"} or post.gap < 0.5:
+                points = post.none_points if post.none >= post.faster else post.faster_points
+            sigma_ms = points.quantiles(points.sigma)
+            found |= {
+                "measured": int(data.value.size),
+                "old_ms": points.quantiles(points.old),
+                "new_ms": points.quantiles(points.new),
+                "gap_ms": points.quantiles(points.new - points.old),
+                "sigma_ms": sigma_ms,
+                "smallest_effect_ms": _smallest(sigma_ms[1], *state.ends_told),
+                "evidence": self.evidence,
+                "posterior": self._suspicions(state),
+            }
+            if state.named is not None:
+                found["structure"] = state.named.structure
+                found["culprits"], found["remainder_ms"] = self._culprits(state, state.named, found["gap_ms"])
+            found["eliminated"] = self._eliminated(state, found.get("culprits", ()))
+        bare = Verdict(**found)
+        words = {"sentence": sentence(bare, tuple(state.blocked)), "next": next_step(bare, len(self.factors))}
+        return bare.model_copy(update=words)
+
+    def estimate(self) -> Estimate:
+        """What the search is going to cost, before its first launch.
+
+        The expectation is fitted to simulated incidents with one culprit and a gap of five standard deviations:
+        endpoints and confirmations, and 1.4 launches for each bit that the factors hide.
+        """
+        bits = float(-(self._weight * np.log2(self._weight)).sum()) if self.bundles else 0.0
+        worst = self.budget.limit(_LIMIT) if self.bundles else 0
+        expected = min(4 + 1.4 * bits, worst)
+        each = self.budget.minutes_per_launch
+        return Estimate(
+            launches=expected,
+            worst=worst,
+            minutes=expected * each,
+            worst_minutes=worst * each,
+            smallest_effect=_smallest(self.noise.relative, _GAP_LIMIT // 2, _GAP_LIMIT // 2),
         )
+
+    # -- saved, and opened -------------------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        """Everything the search was given and told; `from_json` asks the same next question."""
+        return json.dumps(
+            {
+                "factors": self.factors,
+                "conflicts": [sorted(rule) for rule in self.conflicts],
+                "prior": self.prior,
+                "noise": asdict(self.noise),
+                "seed": self.seed,
+                "then": self.then.model_dump() if self.then else None,
+                "budget": asdict(self.budget),
+                "certainty": self.certainty,
+                "told": [asdict(t) | {"new": sorted(t.new)} for t in self._told],
+            },
+            sort_keys=True,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Search:
+        """The search that `to_json` wrote."""
+        saved = json.loads(text)
+        search = Search(
+            saved["factors"],
+            [frozenset(rule) for rule in saved["conflicts"]],
+            saved["prior"],
+            Noise(**saved["noise"]),
+            saved["seed"],
+            Then(**saved["then"]) if saved["then"] else None,
+            Budget(**saved["budget"]),
+            saved["certainty"],
+        )
+        for told in saved["told"]:
+            reason = told["reason"]
+            missing = Unlaunchable(reason) if told["unlaunchable"] else Void(reason)
+            search.tell(told["new"], missing if told["value"] is None else told["value"], told["hours"])
+        return search
+
+    def opened(
+        self,
+        culprit: Iterable[str],
+        inside: Sequence[str],
+        conflicts: Iterable[frozenset[str]] = (),
+        prior: Mapping[str, float] | None = None,
+    ) -> Search:
+        """A search among the parts of a culprit: the files of a patch, the packages of a bundle.
+
+        Everything else stays old. No part new is then the old side, and all parts new is the culprit alone, so what
+        this search was told about those two settings is told again and its launches are not repeated. The parts of a
+        range of commits come in order: pass the conflicts of `chain(inside)`.
+
+        Args:
+            culprit: the factors to open.
+            inside: their parts, all together the same as the culprit at its new value.
+            conflicts: of the parts, as for a search.
+            prior: of the parts, as for a search.
+        """
+        whole = frozenset(culprit)
+        inner = Search(inside, conflicts, prior, self.noise, self.seed, None, self.budget, self.certainty)
+        ends = {frozenset[str](): frozenset[str](), whole: frozenset(inside)}
+        for told in self._told:
+            if told.new in ends and told.value is not None:
+                inner.tell(ends[told.new], told.value, told.hours)
+        return inner
 
     def _culprits(
         self, state: _State, claim: _Claim, gap_ms: tuple[float, ...]
@@ -768,9 +886,6 @@ class Search:
                 out.update({n: mass for n in names if n not in blamed})
         return dict(sorted(out.items()))
 
-    def _words_without(self, state: _State) -> str:
-        return ""
-
 
 class _State:
     """What follows from the launches told so far."""
@@ -790,6 +905,7 @@ class _State:
         self.named: _Claim | None = None
         self.row: Bools | None = None
         self.together: tuple[int, ...] = ()
+        self.around: list[Bools] = []
         self.scale: _Scale | None = None
         self.wanted: dict[bytes, float] | None = None
         self.launched: dict[bytes, list[int]] = {}
@@ -808,8 +924,7 @@ def _weights(factors: Sequence[str], prior: Mapping[str, float]) -> dict[str, fl
     known = {f: prior[f] for f in factors if f in prior and prior[f] > 0 and math.isfinite(prior[f])}
     if not known:
         return dict.fromkeys(factors, 1 / count)
-    # Factors that the ranking does not know weigh as much as its least suspicious one.
-    weight = {f: known.get(f, min(known.values())) for f in factors}
+    weight = {f: known.get(f, 1.0) for f in factors}
     total = sum(weight.values())
     return {f: _TRUST_PRIOR * w / total + (1 - _TRUST_PRIOR) / count for f, w in weight.items()}
 
@@ -823,7 +938,7 @@ def _claims(post: Posterior) -> list[_Claim]:
         shape = SHAPES[post.shape[row]]
         i, j, p = int(post.first[row]), int(post.second[row]), float(post.p[row])
         pair = (i, j) if shape.structure == "masked" else (min(i, j), max(i, j))
-        key = (shape.structure, (i,) if i == j else pair)
+        key: tuple[Structure, tuple[int, ...]] = (shape.structure, (i,) if i == j else pair)
         mass[key] = mass.get(key, 0.0) + p
         best.setdefault(key, int(row))
         if shape.structure == "adds" and shape.first > 0.5:
@@ -858,7 +973,7 @@ class _Scale:
         middle = self.start + self.step * (np.arange(self.cells) + 0.5)
         pick = _resampled(post.gap_points, 24)
         width = np.hypot(post.gap_points.scale()[pick], post.width)
-        away = self.step * np.arange(-self.cells, self.cells + 1)[:, None]
+        away: Floats = self.step * np.arange(-self.cells, self.cells + 1, dtype=np.float64)[:, None]
         kernel = np.exp(noise.log_density(away, np.broadcast_to(width, (away.shape[0], width.size)))).mean(axis=1)
         table = kernel[self.cells + np.arange(self.cells)[None] - np.arange(self.cells)[:, None]]
         self.table = table / table.sum(axis=1, keepdims=True)
@@ -875,7 +990,8 @@ class _Scale:
 
     def cell(self, mean: Floats) -> npt.NDArray[np.int64]:
         """The cell of a mean; the edges take what lies beyond."""
-        return np.clip(((mean - self.start) / self.step).astype(int), 0, self.cells - 1)
+        cell = ((mean - self.start) / self.step).astype(int)
+        return np.asarray(np.clip(cell, 0, self.cells - 1))
 
     def information(self, by_cell: Floats, none: float) -> Floats:
         """What a launch tells, in nats, about which cell its mean is in, or that there is no gap (rows: questions)."""
@@ -893,7 +1009,7 @@ def _resampled(points: Points, count: int) -> npt.NDArray[np.int64]:
     """Indices of points in proportion to their weight (systematic)."""
     at = (np.arange(count) + 0.5) / count
     total = np.cumsum(points.weight)
-    return np.minimum(np.searchsorted(total / total[-1], at), points.weight.size - 1)
+    return np.asarray(np.minimum(np.searchsorted(total / total[-1], at), points.weight.size - 1))
 
 
 def _smallest(sigma: float, at_old: int, at_new: int) -> float:
@@ -901,12 +1017,17 @@ def _smallest(sigma: float, at_old: int, at_new: int) -> float:
     return sigma * (1.96 + 0.84) * math.sqrt(1 / max(at_old, 1) + 1 / max(at_new, 1))
 
 
+def chain(steps: Sequence[str]) -> list[frozenset[str]]:
+    """The conflicts of a line of changes: each needs the one before it."""
+    return [frozenset({late, old(early)}) for early, late in pairwise(steps)]
+
+
 class OrderedSearch(Search):
     """A search along a line of changes, such as commits, where a launch has the first k of them.
 
-    The chain is said in conflicts (each step needs the one before), so everything else is the same search: a launch
-    is a point of the line, and the confirmations are the two neighbours of the culprit. A point that cannot be
-    launched is skipped; culprits that only it would separate are named together.
+    The chain is said in conflicts, so everything else is the same search: a launch is a point of the line, and the
+    confirmations are the two neighbours of the culprit. A point that cannot be launched is skipped; steps that only
+    it would separate are named together.
 
     Args:
         steps: the changes, oldest first.
@@ -923,6 +1044,6 @@ class OrderedSearch(Search):
         budget: Budget | None = None,
         certainty: float = 0.96,
     ) -> None:
-        self.steps = tuple(steps)
-        chain = [frozenset({late, old(early)}) for early, late in zip(steps, steps[1:], strict=False)]
-        super().__init__(steps, chain, prior, noise, seed, then, budget, certainty)
+        super().__init__(steps, chain(steps), prior, noise, seed, then, budget, certainty)
+        # A commit that cannot be built says nothing about its neighbours.
+        self._conflicts.by_pairs = False

@@ -115,7 +115,13 @@ def one(rng: np.random.Generator, count: int, gap: float, scatter: Scatter = "no
     names = factors(count)
     culprit = names[int(rng.integers(count))]
     return Incident(
-        names, lambda new: gap * (culprit in new), frozenset({culprit}), "single", rng, sigma=_sigma(rng), scatter=scatter
+        names,
+        lambda new: gap * (culprit in new),
+        frozenset({culprit}),
+        "single",
+        rng,
+        sigma=_sigma(rng),
+        scatter=scatter,
     )
 
 
@@ -131,8 +137,11 @@ def ranked(rng: np.random.Generator, count: int, gap: float, *, right: bool) -> 
 
 
 def pair(rng: np.random.Generator, count: int, gap: float, structure: str) -> Incident:
-    """Two factors that cause `gap` standard deviations: both needed (and), either (or), half each (adds), or one that
-    costs half as much again and one that hides a third of it (masked)."""
+    """Two factors that cause `gap` standard deviations.
+
+    Both needed (and), either (or), half each (adds), or one that costs half as much again and one that hides a third
+    of that (masked).
+    """
     names = factors(count)
     a, b = (names[i] for i in rng.choice(count, 2, replace=False))
     slower: dict[str, Callable[[frozenset[str]], float]] = {
