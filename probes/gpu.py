@@ -18,6 +18,12 @@ from probes.reading import Json, attempt, is_unread, read_text, run, unread
 
 _DEADLINE_S = 15.0
 _LIBRARIES = ("libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1")
+_NOT_LOADED = "NVML cannot be loaded"
+_SMI_FIELDS = (
+    "pci.bus_id", "name", "uuid", "driver_version", "vbios_version", "memory.total", "power.limit",
+    "power.default_limit", "enforced.power.limit", "clocks.max.sm", "clocks.max.mem", "persistence_mode",
+    "compute_mode", "pcie.link.width.current", "pcie.link.width.max", "temperature.gpu",
+)  # fmt: skip
 _MOST_GPUS = 64
 _MOST_LINKS = 36
 _MOST_PROCESSES = 256
@@ -49,6 +55,8 @@ def read(context: Dict[str, Any]) -> Json:
         return {"status": "absent", "reason": "no NVIDIA driver is loaded here"}
     section: Dict[str, Json] = {"kernel_module": module, "parameters": attempt(_parameters) if module else {}}
     told = _ask_nvml([named] if named else list(_LIBRARIES))
+    if is_unread(told) and told["unread"].startswith(_NOT_LOADED):
+        told = _ask_nvidia_smi(told["unread"])
     if is_unread(told):
         return {**section, "status": "failed", "reason": told["unread"], "gpus": _only_in_sysfs({}, told["unread"])}
     ours = set(((context.get("serving") or {}).get("processes") or {}).values())
@@ -119,6 +127,64 @@ def _ask_nvml(libraries: List[str]) -> Json:
         return unread("NVML answered nothing")
 
 
+def _ask_nvidia_smi(reason: str) -> Json:
+    """The most important values by way of the tool: for a Python that cannot load the driver's library."""
+    query = [f"--query-gpu={','.join(_SMI_FIELDS)}", "--format=csv,noheader,nounits"]
+    done = run(["nvidia-smi", *query], _DEADLINE_S)
+    if done.reason is not None:
+        return unread(f"{reason}; {done.reason}")
+    gpus: Dict[str, Json] = {}
+    driver = None
+    for number, line in enumerate(done.text().splitlines()):
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) != len(_SMI_FIELDS):
+            gpus[f"index {number}"] = unread(f"nvidia-smi: {line[:200]}")
+            continue
+        read = dict(zip(_SMI_FIELDS, (_smi_cell(cell) for cell in cells)))
+        driver = read["driver_version"]
+        gpus[bus_id(cells[0])] = {
+            "index": number,
+            "name": read["name"],
+            "uuid": read["uuid"],
+            "vbios": read["vbios_version"],
+            "memory_bytes": _scaled(read["memory.total"], 1 << 20),
+            "power_limit_w": _scaled(read["power.limit"], 1.0),
+            "power_default_w": _scaled(read["power.default_limit"], 1.0),
+            "power_enforced_w": _scaled(read["enforced.power.limit"], 1.0),
+            "clocks_max_mhz": {
+                kind: value
+                for kind, value in (
+                    ("sm", _scaled(read["clocks.max.sm"], 1)),
+                    ("memory", _scaled(read["clocks.max.mem"], 1)),
+                )
+                if value is not None
+            },
+            "persistence": None if read["persistence_mode"] is None else read["persistence_mode"] == "Enabled",
+            "compute_mode": str(read["compute_mode"]).replace("_", " ").lower() if read["compute_mode"] else None,
+            "pcie_width": _scaled(read["pcie.link.width.current"], 1),
+            "pcie_width_max": _scaled(read["pcie.link.width.max"], 1),
+            "temperature_c": _scaled(read["temperature.gpu"], 1),
+            "processes": [],
+        }
+    return {"driver": driver, "gpus": gpus}
+
+
+def _smi_cell(text: str) -> Json:
+    """A cell of nvidia-smi; None for what the board does not have."""
+    if text in {"[N/A]", "N/A", "[Not Supported]", ""}:
+        return None
+    return unread(f"nvidia-smi: {text.strip('[]')}") if text.startswith("[") else text
+
+
+def _scaled(value: Json, unit: float) -> Json:
+    if value is None or is_unread(value):
+        return value
+    try:
+        return type(unit)(float(value) * unit)
+    except ValueError:
+        return unread(f"nvidia-smi: {value}")
+
+
 # What follows runs in the child.
 
 
@@ -160,7 +226,7 @@ class Nvml:
             except OSError as error:
                 reasons.append(str(error))
         else:
-            raise NvmlError(f"NVML cannot be loaded: {reasons[0]}")
+            raise NvmlError(f"{_NOT_LOADED}: {reasons[0]}")
 
     def call(self, name: str, *arguments: Any) -> None:  # noqa: ANN401 - whatever ctypes takes
         """Call a function that answers with a status.

@@ -120,10 +120,57 @@ def test_processes_of_others_are_foreign(read: Callable[..., Gpus]) -> None:
     assert own.foreign is False
 
 
-def test_a_library_that_is_not_there_is_a_reason(context: Context) -> None:
+def smi(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """A fake nvidia-smi on the PATH."""
+    path = folder / "nvidia-smi"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+def test_a_library_that_is_not_there_is_a_reason(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smi(tmp_path, monkeypatch, "echo 'No devices were found'; exit 6")
     section = gpu.read(context(nvml="/nowhere/libnvidia-ml.so.1"))
     assert section["status"] == "failed"
     assert section["reason"].startswith("NVML cannot be loaded: /nowhere/libnvidia-ml.so.1")
+    assert section["reason"].endswith("nvidia-smi: exit status 6")
+
+
+def test_the_tool_stands_in_where_the_library_cannot_be_loaded(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = (
+        "00000000:00:06.0, NVIDIA H200, GPU-1, 580.159.04, 96.00.A5.00.1A, 143771, 700.00, [Unknown Error], 700.00,"
+        " 1980, 3201, Enabled, Exclusive_Process, 16, 16, 35\n"
+        "Unable to determine the device handle for GPU 0000:00:07.0: Unknown Error\n"
+        "00000000:00:08.0, NVIDIA H200, GPU-3, 580.159.04, [N/A], 143771, 600.00, 700.00, 600.00,"
+        " 1980, 3201, Disabled, Default, 8, 16, 35\n"
+    )
+    smi(tmp_path, monkeypatch, f"cat <<'END'\n{rows}END")
+    section = Gpus.model_validate(gpu.read(context(nvml="/nowhere/libnvidia-ml.so.1")))
+    assert section.driver == "580.159.04"
+    first, third = section.gpus["0000:00:06.0"], section.gpus["0000:00:08.0"]
+    assert isinstance(first, Gpu)
+    assert isinstance(third, Gpu)
+    assert (first.power_limit_w, first.power_default_w) == (700.0, Unread(unread="nvidia-smi: Unknown Error"))
+    assert (first.clocks_max_mhz, first.persistence) == ({"sm": 1980, "memory": 3201}, True)
+    assert first.compute_mode == "exclusive process"
+    assert (third.power_limit_w, third.vbios, third.pcie_width) == (600.0, None, 8)
+    lost = section.gpus["index 1"]  # the third GPU is not renumbered for it
+    assert isinstance(lost, Unread)
+    assert "Unknown Error" in lost.unread
+
+
+def test_a_tool_that_hangs_costs_its_deadline(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smi(tmp_path, monkeypatch, "exec sleep 600")
+    monkeypatch.setattr(gpu, "_DEADLINE_S", 0.5)
+    monkeypatch.setattr(gpu, "_ask_nvml", lambda _libraries: {"unread": "NVML cannot be loaded: not here"})
+    reason = gpu.read(context(nvml="/nowhere/libnvidia-ml.so.1"))["reason"]
+    assert reason.endswith("did not finish within 0.5 s and was ended")
 
 
 def test_addresses_are_written_as_the_kernel_writes_them() -> None:
