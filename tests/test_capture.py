@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from fingerprint import capture as captures
-from fingerprint.capture import Store, capture
+from fingerprint.capture import Store, capture, capture_many
 from fingerprint.errors import HostProgramError, TargetError
 from fingerprint.host import HostProgram, payload
 from fingerprint.targets.local import LocalTarget, ProcessChannel
@@ -277,3 +277,14 @@ def test_a_capture_runs_on_python_3_9() -> None:
         snapshot = capture(host, {"python": sys.executable, "pid": os.getpid()})
     assert host.greeting["python"].startswith("3.9.")
     assert {name for name, section in snapshot.sections().items() if section.status == "failed"} == set()
+
+
+def test_several_hosts_at_once_and_one_that_fails_costs_the_others_nothing() -> None:
+    heard: list[int] = []
+    outcomes = capture_many(
+        [LocalTarget(), Talking("import sys; sys.exit('no')"), LocalTarget()],
+        {"sections": ["host"]},
+        on_done=lambda number, _outcome: heard.append(number),
+    )
+    assert [type(outcome) for outcome in outcomes] == [Snapshot, TargetError, Snapshot]
+    assert sorted(heard) == [0, 1, 2]
