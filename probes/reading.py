@@ -23,6 +23,8 @@ LARGEST_TEXT_BYTES = 256 * 1024
 
 _RUNNING: Set[int] = set()
 """Process groups of commands that are running now."""
+_ABANDONED: List[subprocess.Popen[bytes]] = []
+"""Commands that could not be ended: kept, so that nothing waits for them when they are forgotten."""
 _GATE = threading.Lock()
 _ENDED = threading.Event()
 """No command is started any more."""
@@ -183,8 +185,10 @@ def _finish(
         while child.poll() is None and time.monotonic() < ended:
             time.sleep(0.01)
         fate = "was ended" if child.poll() is not None else "could not be ended and was left alone"
+        if child.poll() is None:
+            _ABANDONED.append(child)
         for pipe in (child.stdin, child.stdout, child.stderr):
-            if pipe is not None and child.poll() is not None:
+            if pipe is not None:
                 pipe.close()
         return Finished(None, b"", f"{name} did not finish within {deadline_s:g} s and {fate}")
     if child.returncode != 0:

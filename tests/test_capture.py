@@ -7,6 +7,7 @@ import base64
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -21,7 +22,7 @@ import pytest
 from fingerprint import capture as captures
 from fingerprint.capture import Store, capture, capture_many
 from fingerprint.errors import HostProgramError, TargetError
-from fingerprint.host import HostProgram, payload
+from fingerprint.host import BOOT, HostProgram, payload
 from fingerprint.targets.local import LocalTarget, ProcessChannel
 from probes import capture as probing
 from snapshots import Packages, Snapshot, Startup, load, save
@@ -288,3 +289,9 @@ def test_several_hosts_at_once_and_one_that_fails_costs_the_others_nothing() -> 
     )
     assert [type(outcome) for outcome in outcomes] == [Snapshot, TargetError, Snapshot]
     assert sorted(heard) == [0, 1, 2]
+
+
+def test_every_login_shell_passes_the_program_s_start_on_unharmed() -> None:
+    words = shlex.join(["python3", "-I", "-S", "-c", BOOT])
+    assert words.count("'") == 2  # one quoted word, no quote inside
+    assert not set(BOOT) & set("\"'\\!\n$`")
