@@ -137,6 +137,10 @@ class HostProgram:
     def _broken(self) -> TargetError:
         time.sleep(0.05)  # its last words may still be on their way
         words = self._channel.complaint()
+        if "python" in words and ("not found" in words or "No such file" in words):
+            return TargetError(
+                f"{self.target.name}: {words}. Name one of the host, Python 3.9 or later, with --host-python."
+            )
         return TargetError(
             f"{self.target.name}: the program on the host ended" + (f": {words}" if words else " without a word") + "."
         )

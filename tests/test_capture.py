@@ -27,6 +27,9 @@ from fingerprint.targets.local import LocalTarget, ProcessChannel
 from probes import capture as probing
 from snapshots import Packages, Snapshot, Startup, load, save
 
+NO_SERVER = 2**22 + 1
+"""A process id that no kernel gives: whoever serves on this machine is none of these tests' business."""
+
 
 def gone(pid: int) -> bool:
     """Whether a process ends within ten seconds (a zombie has ended)."""
@@ -85,7 +88,10 @@ def test_a_command_that_hangs_costs_its_own_section_and_is_not_left_running(
     monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "tree"))
     with HostProgram(LocalTarget()) as host:
-        snapshot = capture(host, {"python": sys.executable, "sections": ["trees", "startup", "host"], "deadline_s": 2})
+        snapshot = capture(
+            host,
+            {"python": sys.executable, "pid": NO_SERVER, "sections": ["trees", "startup", "host"], "deadline_s": 2},
+        )
         assert (snapshot.trees.status, snapshot.trees.reason) == ("failed", "did not finish within 2 s")
         assert (snapshot.startup.status, snapshot.host.status) == ("ok", "ok")
     started = [int(word) for word in (tmp_path / "pids").read_text().split()]
@@ -106,7 +112,9 @@ def test_the_end_of_input_ends_the_program_in_the_middle_of_a_capture(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "tree"))
     host = HostProgram(LocalTarget())
     program = host.greeting["pid"]
-    host._write(json.dumps({"id": 1, "call": "capture", "args": {"python": sys.executable}}).encode() + b"\n")
+    host._write(
+        json.dumps({"id": 1, "call": "capture", "args": {"python": sys.executable, "pid": NO_SERVER}}).encode() + b"\n"
+    )
     while not (tmp_path / "pid").exists():
         time.sleep(0.01)
     host.close()
@@ -215,7 +223,9 @@ def test_kept_files_are_named_by_their_contents(tmp_path: Path) -> None:
 
 def test_kept_packages_go_into_the_store_as_they_come(host: HostProgram, tmp_path: Path) -> None:
     store = Store(tmp_path)
-    snapshot = capture(host, {"python": sys.executable, "sections": ["packages"], "keep": ["iniconfig"]}, store=store)
+    snapshot = capture(
+        host, {"python": sys.executable, "pid": NO_SERVER, "sections": ["packages"], "keep": ["iniconfig"]}, store=store
+    )
     files = snapshot.packages.files["iniconfig"]
     location = Path(snapshot.packages.distributions["iniconfig"].location)
     assert files
@@ -228,7 +238,7 @@ def test_a_file_name_that_is_no_text_costs_nothing_else(tmp_path: Path, monkeypa
     (Path(os.fsdecode(bytes(tmp_path) + b"/odd-\xff.dist-info"))).mkdir()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with HostProgram(LocalTarget()) as host:
-        snapshot = capture(host, {"python": sys.executable, "sections": ["packages", "startup"]})
+        snapshot = capture(host, {"python": sys.executable, "pid": NO_SERVER, "sections": ["packages", "startup"]})
     assert snapshot.packages.leftovers[f"{tmp_path}/odd-?.dist-info"] == "has no METADATA"
     assert snapshot.startup.files["sitecustomize.py"].text == "# \N{SNOWMAN}\u2028\n"
 

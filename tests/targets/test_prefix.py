@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -85,8 +86,15 @@ def test_a_missing_command_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_a_host_without_python_says_so(script: Script) -> None:
     script("docker", 'echo "sh: 1: python3: not found" >&2; exit 127')
-    with pytest.raises(TargetError, match="python3: not found"):
+    with pytest.raises(TargetError, match=r"docker:x: .*python3: not found\. Name one .* --host-python"):
         HostProgram(parse_target("docker:x"))
+
+
+def test_an_interpreter_of_the_host_can_be_named(script: Script) -> None:
+    noted = script("docker", 'shift 3; [ "$1" = /opt/venv/bin/python ] && shift && exec ' + sys.executable + ' "$@"')
+    with HostProgram(parse_target("docker:x"), "/opt/venv/bin/python") as host:
+        assert host.greeting["pid"] > 0
+    assert "/opt/venv/bin/python" in noted.read_text()
 
 
 FAKE_SUDO = """
