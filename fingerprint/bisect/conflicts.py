@@ -66,8 +66,8 @@ class Conflicts:
         self.others = [r for r in self.rules if not (len(r) == 2 and r[0][1] != r[1][1])]
         for k in range(self.count):
             self.needs |= self.needs[:, k : k + 1] & self.needs[k : k + 1, :]
-        # Whether a failed launch makes its pairs of settings suspects, or only itself.
-        self.by_pairs = True
+        # A failed launch makes its pairs of settings suspects; along a line of changes it says nothing of the next.
+        self.by_pairs = not (self.needs | self.needs.T).all()
         self.failed: list[Bools] = []
         self._suspects: list[Bools] = []
         self._seen = np.zeros((self.count, self.count), bool)

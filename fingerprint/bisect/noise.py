@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+AnyFloats = npt.NDArray[np.floating]
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Noise:
             msg = "noise: relative > 0, spread > 1, 0 < bad < 1 and drift >= 0 are needed"
             raise ValueError(msg)
 
-    def log_density(self, deviation: Floats, sigma: Floats) -> Floats:
+    def log_density(self, deviation: AnyFloats, sigma: AnyFloats) -> Floats:
         """Log density of a launch that lies `deviation` (ms) from its level, at noise `sigma` (ms)."""
         z2 = (deviation / sigma) ** 2
         core = (1 - self.bad) / math.sqrt(2 * math.pi) * np.exp(-0.5 * z2)

@@ -1045,5 +1045,3 @@ class OrderedSearch(Search):
         certainty: float = 0.96,
     ) -> None:
         super().__init__(steps, chain(steps), prior, noise, seed, then, budget, certainty)
-        # A commit that cannot be built says nothing about its neighbours.
-        self._conflicts.by_pairs = False
