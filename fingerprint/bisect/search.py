@@ -730,7 +730,7 @@ class Search:
             if state.named is not None:
                 found["structure"] = state.named.structure
                 found["culprits"], found["remainder_ms"] = self._culprits(state, state.named, found["gap_ms"])
-            found["eliminated"] = self._eliminated(state, found.get("culprits", ()))
+            found["eliminated"] = self._eliminated(found.get("culprits", ()))
         bare = Verdict(**found)
         words = {"sentence": sentence(bare, tuple(state.blocked)), "next": next_step(bare, len(self.factors))}
         return bare.model_copy(update=words)
@@ -874,17 +874,20 @@ class Search:
             out.append(Suspicion(structure=claim.structure, factors=names, probability=claim.p))
         return tuple(sorted((s for s in out if s.probability >= 1e-4), key=lambda s: -s.probability))
 
-    def _eliminated(self, state: _State, culprits: tuple[Culprit, ...]) -> dict[str, float]:
-        post = state.posterior
+    def suspicion(self) -> dict[str, float]:
+        """How probable it is, after the launches so far, that each factor takes part in a gap of today."""
+        post = self._now().posterior
         if post is None:
             return {}
-        blamed = {n for c in culprits for n in c.factors}
         out = {}
         for column, names in enumerate(self.bundles):
             mass = float(post.p[(post.first == column) | (post.second == column)].sum())
-            if mass < 0.05:
-                out.update({n: mass for n in names if n not in blamed})
+            out.update(dict.fromkeys(names, mass))
         return dict(sorted(out.items()))
+
+    def _eliminated(self, culprits: tuple[Culprit, ...]) -> dict[str, float]:
+        blamed = {name for culprit in culprits for name in culprit.factors}
+        return {name: p for name, p in self.suspicion().items() if p < 0.05 and name not in blamed}
 
 
 class _State:
