@@ -14,7 +14,7 @@ import re
 import sys
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from probes.reading import Json, attempt, is_unread, read_text, run, unread
+from probes.reading import Json, attempt, is_unread, names_in, read_text, run, unread
 
 _DEADLINE_S = 15.0
 _LIBRARIES = ("libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1")
@@ -96,11 +96,7 @@ def _parameters() -> Dict[str, str]:
 def _only_in_sysfs(known: Dict[str, Json], reason: str) -> Dict[str, Json]:
     """GPUs that are on the PCI bus and that NVML does not give: fallen off, or not bound to the driver."""
     found: Dict[str, Json] = {}
-    try:
-        names = sorted(os.listdir("/sys/bus/pci/devices"))
-    except OSError:
-        return found
-    for name in names:
+    for name in names_in("/sys/bus/pci/devices"):
         try:
             vendor = read_text(f"/sys/bus/pci/devices/{name}/vendor").strip()
             kind = read_text(f"/sys/bus/pci/devices/{name}/class").strip()

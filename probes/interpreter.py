@@ -12,7 +12,7 @@ import re
 import threading
 from typing import Any, Dict, List, NamedTuple, Optional
 
-from probes.reading import Json, is_unread, read_bytes, read_text, unread
+from probes.reading import Json, is_unread, names_in, read_bytes, read_text, unread
 
 _ONCE = threading.Lock()
 _BUILD = ("CONFIG_ARGS", "Py_DEBUG", "Py_GIL_DISABLED", "OPT", "PGO_PROF_USE_FLAG", "WITH_PYMALLOC")
@@ -239,10 +239,7 @@ def _short_version(prefix: str, base_prefix: str, real: str, pyvenv: Optional[Di
         if match:
             return match[1]
     for place in (prefix, base_prefix):
-        try:
-            names = sorted(name for name in os.listdir(f"{place}/lib") if re.fullmatch(r"python3\.\d+", name))
-        except OSError:
-            continue
+        names = [name for name in names_in(f"{place}/lib") if re.fullmatch(r"python3\.\d+", name)]
         if names:
             return names[-1][len("python") :]
     return "3"
@@ -278,8 +275,8 @@ def build(interpreter: Interpreter) -> Dict[str, str]:
     """How the interpreter was built, as far as it touches speed; from the data file of its standard library."""
     found: Dict[str, str] = {}
     for library in interpreter.library:
+        names = [name for name in names_in(library) if re.fullmatch(r"_sysconfigdata_[\w-]*\.py", name)]
         try:
-            names = sorted(name for name in os.listdir(library) if re.fullmatch(r"_sysconfigdata_[\w-]*\.py", name))
             text = read_text(os.path.join(library, names[0]), 1 << 20) if names else ""
         except OSError:
             continue
@@ -296,11 +293,8 @@ def build(interpreter: Interpreter) -> Dict[str, str]:
 
 def pth_files(site: str) -> List[str]:
     """The `.pth` files of a site directory, in the order in which Python reads them; hidden ones are skipped."""
-    try:
-        names = os.listdir(site)
-    except OSError:
-        return []
-    return [os.path.join(site, name) for name in sorted(names) if name.endswith(".pth") and not name.startswith(".")]
+    names = [name for name in names_in(site) if name.endswith(".pth") and not name.startswith(".")]
+    return [os.path.join(site, name) for name in names]
 
 
 def pth_lines(text: str) -> List[str]:

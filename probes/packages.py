@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Pa
 
 from probes import digests
 from probes.interpreter import Interpreter, build, deduce
-from probes.reading import Json, attempt, read_bytes, read_text, unread
+from probes.reading import Json, attempt, names_in, read_bytes, read_text, unread
 from probes.secrets import Keeper
 
 _LARGEST_METADATA_BYTES = 4 << 20
@@ -125,11 +125,7 @@ def _first(winner: Found, several: List[Found]) -> List[Found]:
 
 def _scan(site: str, leftovers: Dict[str, str]) -> Iterator[Found]:
     """The distributions whose metadata lies in one directory of the path."""
-    try:
-        names = sorted(os.listdir(site))
-    except OSError:
-        return
-    for directory in names:
+    for directory in names_in(site):
         path = os.path.join(site, directory)
         if directory.startswith("~"):
             leftovers[path] = "left by an interrupted uninstall"
@@ -149,11 +145,7 @@ def _scan(site: str, leftovers: Dict[str, str]) -> Iterator[Found]:
 def named(site: str, pattern: Pattern[str]) -> List[Found]:
     """The distributions in one directory whose metadata directories match, without reading the others."""
     found: List[Found] = []
-    try:
-        names = sorted(os.listdir(site))
-    except OSError:
-        return found
-    for directory in names:
+    for directory in names_in(site):
         if directory.endswith(".dist-info") and pattern.match(directory):
             try:
                 found.append(_metadata(site, directory))

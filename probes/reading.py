@@ -89,6 +89,14 @@ def read_text(path: Union[str, Path], limit: int = LARGEST_TEXT_BYTES) -> str:
     return read_bytes(path, limit).decode("utf-8", "replace")
 
 
+def names_in(directory: str) -> List[str]:
+    """What a directory holds, sorted; nothing when it cannot be read or is none."""
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
+
+
 def without_server(context: Dict[str, Any]) -> Optional[Dict[str, Json]]:
     """The section of a probe that needs the live server, when it cannot have it; None when it can.
 

@@ -11,7 +11,7 @@ import os
 from typing import Any, Dict, List, Optional
 
 from probes.interpreter import Interpreter, deduce, pth_files, pth_lines, runs_code
-from probes.reading import Json, attempt, read_bytes, read_text
+from probes.reading import Json, attempt, names_in, read_bytes, read_text
 from probes.secrets import Keeper
 
 _LARGEST_BYTES = 256 * 1024
@@ -61,7 +61,7 @@ def _plugins(interpreter: Interpreter) -> Dict[str, str]:
     for site in interpreter.path:
         if site in interpreter.library:
             continue
-        for directory in sorted(os.listdir(site)):
+        for directory in names_in(site):
             if not directory.endswith((".dist-info", ".egg-info")):
                 continue
             try:
@@ -96,7 +96,7 @@ def _hidden(interpreter: Interpreter) -> Dict[str, List[str]]:
 def _modules(place: str) -> List[str]:
     """The top-level modules in a directory."""
     found: List[str] = []
-    for name in sorted(os.listdir(place))[:_MOST_MODULES]:
+    for name in names_in(place)[:_MOST_MODULES]:
         if name.endswith(".py"):
             found.append(name[:-3])
         elif os.path.isfile(os.path.join(place, name, "__init__.py")):

@@ -12,7 +12,7 @@ import re
 import struct
 from typing import Any, Dict, List, Optional
 
-from probes.reading import Json, attempt, read_bytes, read_text, unread
+from probes.reading import Json, attempt, names_in, read_bytes, read_text, unread
 
 _MOST_DEVICES = 512
 _ACS_CAPABILITY = 0x000D
@@ -160,11 +160,9 @@ def _aer(place: str) -> Optional[Dict[str, int]]:
 def _nodes(root: str) -> Dict[str, Json]:
     place = os.path.join(root, "sys/devices/system/node")
     nodes: Dict[str, Json] = {}
-    try:
-        names = sorted(name for name in os.listdir(place) if re.fullmatch(r"node\d+", name))
-    except OSError:
-        return nodes
-    for name in names:
+    for name in names_in(place):
+        if not re.fullmatch(r"node\d+", name):
+            continue
         here = os.path.join(place, name)
         memory = re.search(r"MemTotal:\s+(\d+) kB", _word(here, "meminfo") or "")
         nodes[name[4:]] = {
@@ -178,10 +176,10 @@ def _nodes(root: str) -> Dict[str, Json]:
 def _infiniband(root: str) -> Dict[str, Json]:
     place = os.path.join(root, "sys/class/infiniband")
     found: Dict[str, Json] = {}
-    for card in sorted(os.listdir(place)) if os.path.isdir(place) else []:
+    for card in names_in(place):
         here = os.path.join(place, card)
         ports = os.path.join(here, "ports")
-        for port in sorted(os.listdir(ports)) if os.path.isdir(ports) else []:
+        for port in names_in(ports):
             found[f"{card} port {port}"] = {
                 "rate": _word(os.path.join(ports, port), "rate"),
                 "state": _word(os.path.join(ports, port), "state"),

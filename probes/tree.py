@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlparse
 from probes import gates
 from probes.interpreter import Interpreter, deduce
 from probes.packages import direct_url
-from probes.reading import Finished, Json, is_unread, read_bytes, run, unread
+from probes.reading import Finished, Json, is_unread, names_in, read_bytes, run, unread
 from probes.secrets import Keeper
 
 GIT_DEADLINE_S = 10.0
@@ -141,7 +141,7 @@ def _launched_module(argv: List[str]) -> Optional[str]:
 
 def _editables(site: str) -> List[str]:
     places: List[str] = []
-    for name in sorted(os.listdir(site)):
+    for name in names_in(site):
         path = os.path.join(site, name)
         if name.endswith(".dist-info"):
             told = direct_url(path)
