@@ -51,7 +51,7 @@ Bools = npt.NDArray[np.bool_]
 _LIMIT: Final = 40
 _GAP_LIMIT: Final = 16
 _GAP_EVIDENCE: Final = math.log(20.0)
-_NONE_CERTAIN: Final = 0.93
+_NONE_CERTAIN: Final = 0.9
 _FASTER_CERTAIN: Final = 0.99
 _SEARCH_AT: Final = 0.6
 _TRUST_PRIOR: Final = 0.7
@@ -382,17 +382,15 @@ class Search:
         if enough and post.none + post.faster >= _NONE_CERTAIN:
             return state.finish(self._no_gap(state))
         best = state.claims[0] if state.claims else None
-        if best and post.log_gap >= _GAP_EVIDENCE and not self._missing(state, best):
-            sure = self._certainty(post, best)
-            clear = _STRUCTURE if len(measured) < _PATIENCE else 0.5
-            if sure >= self.certainty and best.p >= clear * sure:
-                kind: Kind = {"single": "attributed", "and": "interaction"}.get(best.structure, "several")  # type: ignore[assignment]
-                if best.structure == "adds" and len(self._told) < state.limit:
-                    low, _, high = self._shares(state, best)[0]
-                    if high - low > 0.2:
-                        state.sharpen = True
-                        return state
-                return state.finish(kind, best)
+        if best and post.log_gap >= _GAP_EVIDENCE:
+            settled = self._settled(state)
+            if settled is not None:
+                low, _, high = self._shares(state, settled)[0]
+                if settled.structure == "adds" and high - low > 0.2 and len(self._told) < state.limit:
+                    state.sharpen = True
+                    return state
+                kinds: dict[str, Kind] = {"single": "attributed", "and": "interaction"}
+                return state.finish(kinds.get(settled.structure, "several"), settled)
         if self._conflicts.failed and best and post.log_gap >= _GAP_EVIDENCE:
             self._bundle(state)
             if state.done:
@@ -495,6 +493,25 @@ class Search:
             if at is None or self._log_ratio(state, at, expected, other) <= 0:
                 out.append(row)
         return out
+
+    def _settled(self, state: _State) -> _Claim | None:
+        """The claim that may be named: confirmed both ways, certain, and clear about how its factors act.
+
+        Where long patience has not made the last clear (does a second factor hide a little of it?), a single culprit
+        that every explanation left agrees about is named all the same: its share says what is open.
+        """
+        post = state.posterior
+        if post is None:
+            return None
+        patient = state.data is not None and state.data.value.size >= _PATIENCE
+        for number, claim in enumerate(state.claims[:4] if patient else state.claims[:1]):
+            if (number and claim.structure != "single") or self._missing(state, claim):
+                continue
+            sure = self._certainty(post, claim)
+            clear = _STRUCTURE if not patient else 0.0 if claim.structure == "single" else 0.5
+            if sure >= self.certainty and claim.p >= clear * sure:
+                return claim
+        return None
 
     def _certainty(self, post: Posterior, claim: _Claim) -> float:
         """Probability that a claim holds whose confirmations were all launched.
