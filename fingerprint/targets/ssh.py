@@ -70,8 +70,12 @@ def parse_url(text: str) -> Address:
     return parse_address(rest)
 
 
-def read_config(path: Path, depth: int = 0) -> str:
-    """An ssh configuration with its `Include`s in place. What cannot be read is left out, as ssh does."""
+def read_config(path: Path, base: Path | None = None, depth: int = 0) -> str:
+    """An ssh configuration with its `Include`s in place, relative ones below `base` (the folder of the first file).
+
+    What cannot be read is left out, as ssh does.
+    """
+    base = base or path.parent
     try:
         lines = path.read_text(errors="replace").splitlines()
     except OSError:
@@ -87,11 +91,9 @@ def read_config(path: Path, depth: int = 0) -> str:
             out.append(line)
             continue
         for pattern in shlex.split(words[1]) if len(words) > 1 else []:
-            below = Path(pattern).expanduser()
-            base, relative = (
-                (Path(below.anchor), below.relative_to(below.anchor)) if below.is_absolute() else (path.parent, below)
-            )
-            out.extend(read_config(name, depth + 1) for name in sorted(base.glob(str(relative))))
+            wanted = base / Path(pattern).expanduser()
+            found = sorted(Path(wanted.anchor).glob(str(wanted.relative_to(wanted.anchor))))
+            out.extend(read_config(name, base, depth + 1) for name in found)
         out.append(block or "Host *")  # a Host line in an included file ends with it
     return "\n".join(out) + "\n"
 

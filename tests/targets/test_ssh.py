@@ -231,7 +231,9 @@ def test_a_whole_capture_comes_through_banners_and_leaves_nothing_running(
 def test_the_configuration_means_what_ssh_itself_makes_of_it(tmp_path: Path, name: str) -> None:
     import paramiko
 
-    (tmp_path / "inner").write_text("Host gpu01\n HostName 192.0.2.10\n User included\n")
+    (tmp_path / "inner").write_text(f"Include {tmp_path}/folder/*\n")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/last").write_text("Host gpu01\n HostName 192.0.2.10\n User included\n")
     config = tmp_path / "config"
     config.write_text(
         f"Include {tmp_path}/inn*\nHost bastion\n    ProxyJump none\nHost *.lab !bastion\n    ProxyJump bastion\n"
@@ -245,3 +247,13 @@ def test_the_configuration_means_what_ssh_itself_makes_of_it(tmp_path: Path, nam
     assert ours.get("port", "22") == theirs["port"]
     assert ours["user"] == theirs["user"]
     assert ours.get("proxyjump", "none") == theirs.get("proxyjump", "none")
+
+
+def test_relative_includes_are_below_the_first_file_s_folder(tmp_path: Path) -> None:
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "config").write_text("Include conf.d/*\n")
+    (tmp_path / "conf.d/first").write_text("Include conf.d.more\n")
+    (tmp_path / "conf.d.more").write_text("Host deep\n Port 2222\n")
+    (tmp_path / "circle").write_text("Include circle\n")
+    assert "Port 2222" in read_config(tmp_path / "config")
+    assert isinstance(read_config(tmp_path / "circle"), str)
