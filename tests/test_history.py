@@ -171,6 +171,17 @@ def test_the_log_says_what_changed_between_neighbours(history: History) -> None:
     assert [entry.record.target for entry in log(history, "gpu-18")] == ["gpu-18"]
 
 
+def test_the_log_shows_hostile_text_as_text(history: History) -> None:
+    history.record(capture("1.0", target="\x1b[31mred\u202e"))
+    hostile = {"\x1b]0;title\x07": Distribution(version="1", location="/lib")}
+    packages = Packages(status="ok", distributions=hostile)
+    later = capture("1.1", DAY + timedelta(hours=1), target="\x1b[31mred\u202e")
+    history.record(later.model_copy(update={"packages": packages}))
+    text = render_log(log(history), plot=True)
+    assert all(c.isprintable() or c == "\n" for c in text)
+    json.loads(log_json(log(history)))
+
+
 def test_the_log_of_nothing_says_so(history: History) -> None:
     assert "Nothing was recorded yet" in render_log(log(history))
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fingerprint.case import NEVER_SEEN
+from fingerprint.errors import CaseError
 from fingerprint.report.boards import boards_of
 from fingerprint.report.chain import steps_of, suspects_of
 from fingerprint.report.model import (
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 
 
 MOST_CHANGES = 60
+LARGEST_FIGURE = 1e9
+"""In ms, hours or seconds: nothing that is measured here lasts as long."""
 MOST_UNSEEN = 60
 
 _LABELS: Mapping[str, str] = {
@@ -69,6 +73,7 @@ def of_case(case: Case) -> Report:
 
     old, new = case.old, case.new
     line, trials = case.journal.case(), case.journal.trials()
+    _refuse_nonsense(None, line, trials)
     replayed = replay(line, trials)
     finished = (case.folder / "verdict.json").exists()
     outcome = case.outcome() if finished else outcome_so_far(line, trials, replayed, old, new)
@@ -101,7 +106,11 @@ def build(
         comparison: what differs between them.
         moments: after each launch, its number and the probability of each explanation.
         finished: whether the verdict is final.
+
+    Raises:
+        CaseError: a file of the case holds figures that no launch can have.
     """
+    _refuse_nonsense(outcome, line, trials)
     decimals = decimals_for(outcome.sigma_ms[1]) if outcome.sigma_ms else 2
     launches = tuple(launch_of(trial, trials[0].at, line) for trial in trials)
     scene = Scene(outcome, line, launches, decimals, finished=finished)
@@ -173,6 +182,28 @@ def build(
         ),
         host_differences=tuple(outcome.host_differences),
     )
+
+
+def _refuse_nonsense(outcome: Outcome | None, line: CaseLine, trials: Sequence[TrialLine]) -> None:
+    """Refuse figures that are no numbers, or absurd ones: somebody else wrote them."""
+    parts: list[tuple[str, object]] = [("journal.jsonl", line.model_dump())]
+    if outcome is not None:
+        parts.append(("verdict.json", outcome.model_dump(exclude={"evidence"})))
+    parts += [("journal.jsonl", trial.model_dump(exclude={"figures", "watch", "proof"})) for trial in trials]
+    for name, part in parts:
+        if not all(math.isfinite(value) and abs(value) <= LARGEST_FIGURE for value in _floats(part)):
+            raise CaseError(f"{name} holds a figure that no launch can have; is this the folder as it was written?")
+
+
+def _floats(value: object) -> Iterator[float]:
+    if isinstance(value, float):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _floats(one)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _floats(one)
 
 
 def _unseen(lines: Sequence[str]) -> list[str]:

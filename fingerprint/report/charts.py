@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 WIDTH = 760
 _LEFT, _RIGHT, _TOP = 64, 24, 44
+_FAR = 1e5
 _ARMS = {"old": "everything old", "mixed": "some new, some old", "new": "everything new"}
 
 
@@ -70,8 +71,9 @@ def pictures(report: Report) -> list[Picture]:
 
 
 def _n(value: float) -> str:
-    """A coordinate."""
-    return f"{value:.1f}".removesuffix(".0")
+    """A coordinate; one that no sheet has is far outside of it."""
+    within = min(max(value, -_FAR), _FAR) if value == value else -_FAR
+    return f"{within:.1f}".removesuffix(".0")
 
 
 @dataclass

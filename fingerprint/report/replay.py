@@ -13,6 +13,7 @@ from fingerprint.bisect import noise
 from fingerprint.bisect.search import Budget, Search, Unlaunchable, Void
 from fingerprint.bisect.verdict import Then, Verdict
 from fingerprint.case import Outcome, unseen
+from fingerprint.errors import CaseError
 from fingerprint.report.scene import explanation
 
 if TYPE_CHECKING:
@@ -55,7 +56,10 @@ def replay(line: CaseLine, trials: Sequence[TrialLine]) -> Replayed:
     judged = {round((step + 1) * len(trials) / MOST_MOMENTS) for step in range(MOST_MOMENTS)}
     for place, trial in enumerate(trials, 1):
         if trial.status == "measured" and trial.value_ms is not None:
-            search.tell(trial.new, trial.value_ms, hours=trial.hours)
+            try:
+                search.tell(trial.new, trial.value_ms, hours=trial.hours)
+            except ValueError as error:
+                raise CaseError(f"journal.jsonl, launch {trial.number}, is of another search: {error}.") from None
         elif trial.status == "unlaunchable":
             search.tell(trial.new, Unlaunchable(trial.reason), hours=trial.hours)
         else:

@@ -175,7 +175,7 @@ def _setting(moved: set[str], factors: set[str]) -> str:
 
 
 def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value or abs(value) > 1e15:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value or abs(value) > 1e9:
         return None
     return float(value)
 

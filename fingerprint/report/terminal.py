@@ -57,8 +57,8 @@ def render(report: Report, *, color: bool = False, width: int = _WIDEST) -> str:
 
     say(report.question, style="dim")
     console.print()
-    console.print(Styled.assemble((report.label.upper(), _STYLES.get(report.label, "bold yellow")), ("  ", "")), end="")
-    say(report.answer, style="bold")
+    label = (report.label.upper(), _STYLES.get(report.label, "bold yellow"))
+    console.print(Styled.assemble(label, "  ", (report.answer, "bold")))
     for line in report.more:
         say(line)
     console.print()

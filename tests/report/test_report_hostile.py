@@ -202,6 +202,52 @@ def test_an_escaped_sentence_shows_its_text_and_nothing_else(text: str) -> None:
     assert html.unescape(page) == f"<p>{shown}</p>\n"
 
 
+NUMBERS = st.one_of(st.floats(-1e9, 1e9), st.floats(0, 100), st.sampled_from([0.0, -1.0, 1e-300, 1e9]))
+INTERVALS = st.one_of(st.none(), st.tuples(NUMBERS, NUMBERS, NUMBERS))
+
+
+@settings(max_examples=4 * EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_no_format_is_harmed_by_hostile_numbers(data: st.DataObject) -> None:
+    draw = data.draw
+    names = ["variable:A", "variable:B"]
+    case = CaseLine(
+        at=NOW, tool="1", target="t", old="a", new="b", seed=1, engine="reference",
+        factors=[FactorLine(id=name, old="0", new="1") for name in names], fixed=[],
+        prior=dict.fromkeys(names, 0.5), then_old_ms=draw(st.none() | NUMBERS), then_new_ms=draw(st.none() | NUMBERS),
+        expected_launches=draw(st.none() | NUMBERS),
+    )  # fmt: skip
+    keys = ["verify_ms", "cycle_ms", "draft_ms", "extend_ms", "host_ms", "accept_length", "tokens_per_second"]
+    trials = [
+        TrialLine(
+            number=n + 1, at=NOW + timedelta(minutes=draw(st.integers(-(10**6), 10**6))), hours=draw(NUMBERS),
+            new=names[: n % 3], status="measured", value_ms=draw(NUMBERS), metric="verify_ms",
+            figures={**{key: draw(NUMBERS) for key in keys}, "samples": [{"verify_ms": draw(NUMBERS)}]},
+            watch={"clock": draw(NUMBERS), "idle_share": draw(NUMBERS)}, seconds={"whole": draw(NUMBERS)},
+        )
+        for n in range(draw(st.integers(0, 4)))
+    ]  # fmt: skip
+    kind = draw(st.sampled_from(["attributed", "several", "phantom", "healed", "unstable", "undecided"]))
+    share = draw(st.tuples(NUMBERS, NUMBERS, NUMBERS))
+    outcome = Outcome(
+        kind=kind, structure=draw(st.sampled_from(["single", "adds", "or", "and"])), launches=len(trials),
+        culprits=(Culprit(factors=frozenset(names[:1]), share=share),) if kind in {"attributed", "several"} else (),
+        old_ms=draw(INTERVALS), new_ms=draw(INTERVALS), gap_ms=draw(INTERVALS), sigma_ms=draw(INTERVALS),
+        remainder_ms=draw(INTERVALS), smallest_effect_ms=draw(st.none() | NUMBERS), evidence=draw(st.none() | NUMBERS),
+        posterior=(Suspicion(structure="none", factors=frozenset(), probability=draw(NUMBERS)),),
+    )  # fmt: skip
+    old, new = snapshot({"PATH": "/bin"}, at=MORNING, measured=10.0), snapshot({"A": "1"})
+    moments = [(n, {"x": draw(st.floats(0, 1))}) for n in (1, 2)]
+    report = build(outcome, case, trials, None, old, new, compare(old, new), moments)
+    drawn = pictures(report)
+    check_page(render_html(report, drawn))
+    for picture in drawn:
+        check_picture(picture.file())
+        assert not re.search(r'="-?(?:nan|inf)"', picture.file())
+    check_markdown(render_markdown(report, drawn))
+    check_terminal(render(report), color=False)
+
+
 @pytest.mark.parametrize("text", ["x" * 5000, "\u202e" * 5000, "<&>" * 2000, "`|" * 3000, "\U0001f600" * 3000])
 def test_markdown_keeps_its_size_and_its_first_screen_whatever_comes(text: str) -> None:
     report = hostile_report([text], 0)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_cases import KINDS, A, incident, one, snapshot, story
 
+from fingerprint.bisect.journal import TrialLine
 from fingerprint.bisect.verdict import Suspicion
 from fingerprint.case import Case
 from fingerprint.diff import compare
@@ -147,6 +149,35 @@ def test_the_replay_comes_to_the_verdict_of_the_case(cases: dict[str, Case]) -> 
     assert search_of(case.journal.case()).factors == tuple(sorted(factor.id for factor in case.journal.case().factors))
     last = replayed.moments[-1][1]
     assert last["NCCL_PROTO alone"] == pytest.approx(outcome.posterior[0].probability)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"value_ms": 1e300}, "no launch can have"),
+        ({"value_ms": -5.0}, "of another search"),
+        ({"new": ["variable:NEVER_HEARD_OF"]}, "of another search"),
+    ],
+)
+def test_a_journal_that_somebody_made_up_is_refused(
+    cases: dict[str, Case], tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
+    case = cases["attributed"]
+    copy = Case.create(tmp_path / "case", case.old, case.new)
+    for line in case.journal.lines():
+        third = isinstance(line, TrialLine) and line.number == 3
+        copy.journal.append(line.model_copy(update=change) if third else line)
+    copy.write_outcome(case.outcome())
+    with pytest.raises(CaseError, match=words):
+        of_case(copy)
+
+
+def test_a_verdict_that_somebody_made_up_is_refused(cases: dict[str, Case]) -> None:
+    case = cases["attributed"]
+    outcome = case.outcome().model_copy(update={"gap_ms": (0.0, float("nan"), 1.0)})
+    old, new = case.old, case.new
+    with pytest.raises(CaseError, match=r"verdict\.json holds a figure"):
+        build(outcome, case.journal.case(), case.journal.trials(), None, old, new, compare(old, new))
 
 
 def test_each_format_can_be_written_by_itself(cases: dict[str, Case], tmp_path: Path) -> None:
