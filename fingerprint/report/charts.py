@@ -127,7 +127,7 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     span = high - low
     if not (math.isfinite(span) and span > 0):
         return [low]
-    rough = span / about
+    rough = max(span / about, 1e-300)
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * 0.999)
     first = math.ceil(low / step - 1e-9)
