@@ -84,6 +84,8 @@ def answer(scene: Scene) -> str:
             named = f": {count(len(outcome.fixed), 'suspect')} left ({fixed})" if outcome.fixed else ""
             return f"Nothing that differs can be switched by a launch{named}. No trial can tell which of them it is."
         case _:
+            if outcome.old_ms is None and outcome.sentence:
+                return outcome.sentence  # the search knows which end cannot be launched
             return f"{count(outcome.launches, 'launch')} did not settle it{_likeliest(outcome.posterior)}."
 
 
@@ -199,6 +201,7 @@ def advice(scene: Scene, suspects: Sequence[Suspect]) -> tuple[str, ...]:
         case "unstable":
             return (
                 "Make launches steadier first: lock the clocks, stop what else runs on the machine, measure longer.",
+                *([outcome.next] if outcome.next else []),
                 "Then start the bisect again.",
             )
         case "not switchable":

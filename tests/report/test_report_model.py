@@ -128,6 +128,14 @@ def test_a_launch_that_did_not_start_is_shown_with_its_reason(tmp_path: Path) ->
     assert f"{len(lost)} of them without a figure" in report.cost
 
 
+def test_a_side_that_cannot_be_launched_is_named(tmp_path: Path) -> None:
+    case, _ = incident(tmp_path / "case", one(A), fails=lambda new: None if new else "the old kernel is gone")
+    report = of_case(case)
+    assert "the old side" in report.answer
+    assert {suspect.standing for suspect in report.suspects} == {"not tested"}
+    assert any(launch.reason == "the old kernel is gone" for launch in report.launches)
+
+
 def test_a_bisect_that_was_interrupted_has_a_report_too(tmp_path: Path) -> None:
     case, _ = story(tmp_path / "case", "attributed")
     (case.folder / "verdict.json").unlink()
