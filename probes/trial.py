@@ -11,6 +11,7 @@ import contextlib
 import http.client
 import json
 import os
+import random
 import select
 import shutil
 import socket
@@ -294,9 +295,16 @@ def _pipe(pipe: Any) -> Any:  # noqa: ANN401 - Popen's pipes are Optional in the
 
 
 def _free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of loopback that is free now, below the range that the kernel hands out.
+
+    Engines derive further ports from theirs (SGLang 0.5.14 adds 10000 for gRPC), so it must not be a high one.
+    """
+    for _ in range(200):
+        port = random.randrange(20000, 32000)
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise TrialError("launch", "no port between 20000 and 32000 is free on this host")
 
 
 def _environ(pid: Optional[int]) -> List[str]:

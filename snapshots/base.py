@@ -117,6 +117,8 @@ def leaves(value: object, *, state: bool = False, defaults: bool = True, key: Ke
 
 
 def _frozen(value: object) -> Leaf:
+    if isinstance(value, Part) and not isinstance(value, Unread):
+        value = {name: child for name, child in value.__dict__.items() if child is not None}
     if isinstance(value, (list, tuple)):
         return tuple(_frozen(item) for item in value)
     if isinstance(value, Mapping):

@@ -25,6 +25,6 @@ class Limits(Section):
     throttling: State[Read[dict[str, int]]] = {}
     shared_memory_bytes: Read[int | None] = None
     privileges: dict[str, str] = {}
-    container: dict[str, State[str]] = {}
+    container: State[dict[str, str]] = {}
     hidden_ancestors: State[Read[bool | None]] = None
     """Whether the process is in a cgroup namespace, so that limits above it cannot be seen from inside."""
