@@ -300,7 +300,7 @@ def _free_port() -> int:
     Engines derive further ports from theirs (SGLang 0.5.14 adds 10000 for gRPC), so it must not be a high one.
     """
     for _ in range(200):
-        port = random.randrange(20000, 32000)
+        port = random.randrange(20000, 32000)  # noqa: S311 - not a secret
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
