@@ -142,13 +142,14 @@ def diff(
     factors: Annotated[bool, typer.Option("--factors", help="What a bisect would switch, and what not.")] = False,
     state: Annotated[bool, typer.Option("--state", help="Also readings that move on their own.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Every difference, opened.")] = False,
+    repo: Annotated[Path | None, typer.Option(help="A clone in which to look up the commits between.")] = None,
     format: Annotated[str, typer.Option("--format", help="text, markdown or json.")] = "text",  # noqa: A002
 ) -> None:
     """Say what changed, what did not, what cannot be known, and which changes deserve a trial first."""
     _one_of("--format", format, ("text", "markdown", "json"))
     loaded = [_load(path) for path in snapshots]
     if len(loaded) != 2:
-        _diff_fleet(snapshots, loaded, format)
+        _diff_fleet(snapshots, loaded, format, everything=everything)
     from fingerprint.diff import compare
 
     old, new = loaded
@@ -171,16 +172,27 @@ def diff(
             _out().print(views.explain(one))
         raise typer.Exit(1)
     most = None if everything else 12
+    between = None
+    if repo is not None:
+        from fingerprint.commits import commits_of
+
+        between = commits_of(comparison, repo)
     _show(
         format,
-        lambda: views.terminal(comparison, most=most, opened=everything),
-        lambda: views.markdown(comparison, most=most, opened=everything),
-        lambda: views.as_json(views.document(comparison)),
+        lambda: views.terminal(comparison, most=most, opened=everything, between=between),
+        lambda: views.markdown(comparison, most=most, opened=everything, between=between),
+        lambda: views.as_json(views.document(comparison, between=between)),
     )
     raise typer.Exit(0 if comparison.equal else 1)
 
 
-def _diff_fleet(paths: list[Path], loaded: list[Snapshot], format: str) -> NoReturn:  # noqa: A002
+def _diff_fleet(
+    paths: list[Path],
+    loaded: list[Snapshot],
+    format: str,  # noqa: A002
+    *,
+    everything: bool,
+) -> NoReturn:
     from fingerprint.fleet import fleet
     from fingerprint.report import fleets as views
     from fingerprint.report.differences import as_json
@@ -191,7 +203,7 @@ def _diff_fleet(paths: list[Path], loaded: list[Snapshot], format: str) -> NoRet
     compared = fleet(dict(zip(names, loaded, strict=True)))
     _show(
         format,
-        lambda: views.terminal(compared),
+        lambda: views.terminal(compared, most=None if everything else 20),
         lambda: views.markdown(compared),
         lambda: as_json(views.document(compared)),
     )
