@@ -11,9 +11,11 @@ from fingerprint.factors.plan import LaunchPlan
 from snapshots import Process, Snapshot
 
 INERT = re.compile(
-    r"""_|PWD|OLDPWD|SHLVL|HOSTNAME|HOME|LOGNAME|USER|MAIL|TERM|COLORTERM|COLUMNS|LINES|LS_COLORS|EDITOR|PAGER|
+    r"""_|PWD|OLDPWD|SHLVL|HOSTNAME|LOGNAME|USER|MAIL|TERM|COLORTERM|COLUMNS|LINES|LS_COLORS|EDITOR|PAGER|
     PS[1-4]|PROMPT_COMMAND|DISPLAY|WINDOWID|TMUX|TMUX_PANE|STY|INVOCATION_ID|JOURNAL_STREAM|PROMETHEUS_MULTIPROC_DIR|
-    SGLANG_RUN_ID|SPT_NOENV|HIST\w*|SSH_\w+|XDG_\w+|DBUS_\w+|SUDO_\w+|LC_\w+|LANG|LANGUAGE|VSCODE_\w+|TERM_\w+""",
+    SGLANG_RUN_ID|SPT_NOENV|HIST\w*|SSH_\w+|XDG_\w+|DBUS_\w+|SUDO_\w+|LC_\w+|LANG|LANGUAGE|VSCODE_\w+|TERM_\w+|
+    SLURM_(JOB|STEP|TASK|SUBMIT|LAUNCH|SRUN|TOPOLOGY|GTIDS|LOCALID|PROCID|NODEID)\w*|KUBERNETES_\w+|
+    \w+_SERVICE_(HOST|PORT)(_\w+)?|\w+_PORT(_\d+_(TCP|UDP)(_\w+)?)?""",
     re.VERBOSE,
 )
 """Variables of a session, a terminal or a single run: they differ between any two launches and change no speed."""
