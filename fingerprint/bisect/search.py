@@ -57,6 +57,7 @@ _SEARCH_AT: Final = 0.6
 _TRUST_PRIOR: Final = 0.7
 _STRUCTURE: Final = 0.85
 _PATIENCE: Final = 24
+_MORE_THAN_ALL: Final = 1.2
 _VOID_LIMIT: Final = 3
 
 
@@ -508,8 +509,14 @@ class Search:
             if (number and claim.structure != "single") or self._missing(state, claim):
                 continue
             sure = self._certainty(post, claim)
-            clear = _STRUCTURE if not patient else 0.0 if claim.structure == "single" else 0.5
-            if sure >= self.certainty and claim.p >= clear * sure:
+            clear = _STRUCTURE if not patient else 0.05 if claim.structure == "single" else 0.5
+            if sure < self.certainty or claim.p < clear * sure:
+                continue
+            # A single culprit that clearly costs more than the whole gap has a helper that hides some of it.
+            if patient or claim.structure != "single":
+                return claim
+            low, mid, high = self._shares(state, claim)[0]
+            if low <= 1 and (mid <= _MORE_THAN_ALL or high - low > 0.9):
                 return claim
         return None
 
@@ -526,7 +533,11 @@ class Search:
             if abs(own - other) >= 0.15:
                 # More than half of what the claim says this launch shows.
                 agree &= (LEVELS[post.levels(row[None])[0]] - other) / (own - other) >= 0.55
-        return float(post.p[agree].sum()) + post.other
+        # The claim itself, whatever shares it gives its factors.
+        same = np.array([s.structure == claim.structure for s in SHAPES])[post.shape]
+        a, b = claim.columns[0], claim.columns[-1]
+        same &= ((post.first == a) & (post.second == b)) | ((post.first == b) & (post.second == a))
+        return float(post.p[agree | same].sum()) + post.other
 
     def _level(self, post: Posterior, claim: _Claim, row: Bools) -> float:
         shape = int(post.shape[claim.row])
