@@ -1,0 +1,52 @@
+"""The command itself: quick to start, clear when wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+COMMANDS = ("capture", "diff", "check", "show", "validate", "bisect", "report", "restore", "demo")
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "fingerprint", *words], capture_output=True, text=True, timeout=60)
+
+
+def test_help_names_every_command() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    assert all(f" {name} " in done.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name: str) -> None:
+    done = run(name, "--help")
+    assert done.returncode == 0
+    assert "Usage" in done.stdout
+
+
+def test_what_takes_long_to_import_is_not_imported_for_help() -> None:
+    heavy = ("scipy", "numpy", "paramiko", "git", "jinja2", "pydantic")
+    code = f"import fingerprint.cli, sys; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("diff", "missing.json", "missing.json"), "missing.json does not exist"),
+        (("report", "missing"), "missing holds no case"),
+        (("capture", "host with blanks"), "host with blanks"),
+        (("demo", "--scenario", "nope", "--out", "never-made"), "nope is no scenario"),
+        (("diff", "--format", "xml", "a", "b"), "--format xml is not known"),
+    ],
+)
+def test_trouble_is_one_sentence_and_exit_code_2(words: tuple[str, ...], complaint: str) -> None:
+    done = run(*words)
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in done.stderr
