@@ -1,0 +1,201 @@
+"""The protocol between search and host, with a host that answers from a script: what counts, what is repeated."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fingerprint.bisect.journal import Journal, TrialLine
+from fingerprint.bisect.search import Search
+from fingerprint.bisect.session import Session
+from fingerprint.engines import REFERENCE
+from fingerprint.errors import HostProgramError, LaunchError
+from fingerprint.factors import Factor
+from fingerprint.factors.variables import Variable
+from snapshots import Process, Server, Snapshot
+
+START = datetime(2026, 11, 3, 9, 0, tzinfo=timezone.utc)
+FACTORS: dict[str, Factor] = {
+    f"variable:{name}": Variable(f"variable:{name}", "1", "2", name, "1", "2") for name in ("A", "B", "C")
+}
+
+
+def live() -> Snapshot:
+    launcher = Process(
+        role="launcher", pid=1, parent=0, title="", argv=["python", "-m", "tinyserve.launch_server"],
+        executable="/venv/bin/python", cwd="/srv", started=0.0, at_exec={"A": "2", "B": "2", "C": "2"}, variables={},
+    )  # fmt: skip
+    return Snapshot(
+        tool="0",
+        taken_at=START,
+        target="local",
+        server=Server(status="ok", engine="tinyserve", processes={"launcher": launcher}),
+    )
+
+
+class Scripted:
+    """In a host program's place: each launch is answered by `answer(plan)`, a figure in ms or an error to raise."""
+
+    def __init__(self, answer: Callable[[dict[str, Any]], object]) -> None:
+        self.answer = answer
+        self.plans: list[dict[str, Any]] = []
+
+    def call(self, name: str, args: dict[str, Any], _on_event: object = None) -> dict[str, Any]:
+        assert name == "try"
+        self.plans.append(args)
+        given = self.answer(args)
+        if isinstance(given, Exception):
+            raise given
+        if isinstance(given, dict):
+            return given
+        return answer_of(given)
+
+
+def answer_of(verify_ms: object, **changes: object) -> dict[str, Any]:
+    figures = {"verify_ms": verify_ms, "cycle_ms": 9.0, "source": "engine timer"}
+    whole = {
+        "figures": figures,
+        "proof": [],
+        "watch": {"steal_share": 0.0},
+        "isolation": "overlay",
+        "seconds": {},
+        "stubborn": [],
+    }
+    return {**whole, **changes}
+
+
+class Nobody:
+    def launching(self, number: int, new: frozenset[str], search: Search) -> None: ...
+    def stage(self, number: int, stage: str) -> None: ...
+    def launched(self, line: TrialLine, search: Search) -> None: ...
+
+
+def session(host: Scripted, path: Path) -> Session:
+    clock = iter(START + timedelta(minutes=minute) for minute in range(10_000))
+    return Session(
+        host=host,  # type: ignore[arg-type]
+        live=live(),
+        engine=REFERENCE,
+        factors=FACTORS,
+        search=Search(sorted(FACTORS)),
+        journal=Journal(path / "journal.jsonl"),
+        observer=Nobody(),
+        now=lambda: next(clock),
+    )
+
+
+def by_b(plan: dict[str, Any]) -> float:
+    jitter = 0.01 * (sum(map(ord, str(sorted(plan["variables"].items())))) % 7)
+    return (15.0 if plan["variables"]["B"] == "2" else 10.0) + jitter
+
+
+def test_the_factor_that_the_host_answers_to_is_named_and_every_launch_is_in_the_journal(tmp_path: Path) -> None:
+    host = Scripted(by_b)
+    verdict = session(host, tmp_path).run()
+    assert verdict.kind == "attributed"
+    assert [sorted(one.factors) for one in verdict.culprits] == [["variable:B"]]
+    lines = Journal(tmp_path / "journal.jsonl").trials()
+    assert [line.number for line in lines] == list(range(1, len(host.plans) + 1))
+    assert all(line.status == "measured" and line.metric == "verify_ms" for line in lines)
+    for line, plan in zip(lines, host.plans, strict=True):
+        assert {name for name in FACTORS if plan["variables"][name[-1]] == "2"} == set(line.new)
+        assert plan["argv"][-5:] == ["--host", "127.0.0.1", "--port", "@PORT@", "--enable-metrics"]
+
+
+def test_a_resumed_session_repeats_no_launch_and_comes_to_the_same_end(tmp_path: Path) -> None:
+    whole = Scripted(by_b)
+    (tmp_path / "whole").mkdir()
+    expected = session(whole, tmp_path / "whole").run()
+    first = Scripted(by_b)
+
+    class StoppedError(Exception):
+        pass
+
+    def three_launches(plan: dict[str, Any]) -> object:
+        if len(first.plans) > 3:
+            raise StoppedError
+        return by_b(plan)
+
+    first.answer = three_launches
+    with pytest.raises(StoppedError):
+        session(first, tmp_path).run()
+    second = Scripted(by_b)
+    resumed = session(second, tmp_path)
+    assert resumed.replay() == 3
+    verdict = resumed.run()
+    assert len(second.plans) == len(whole.plans) - 3
+    assert verdict.kind == expected.kind
+    assert verdict.culprits[0].factors == expected.culprits[0].factors
+
+
+def test_a_launch_that_failed_once_is_repeated_and_says_so(tmp_path: Path) -> None:
+    script: deque[object] = deque([HostProgramError("it died", kind="launch"), 10.0])
+    host = Scripted(lambda plan: script.popleft() if script else by_b(plan))
+    session(host, tmp_path).run()
+    first = Journal(tmp_path / "journal.jsonl").trials()[0]
+    assert first.status == "measured"
+    assert first.marks == ["repeated: it died"]
+
+
+def test_a_launch_that_failed_twice_is_unlaunchable_with_its_reason(tmp_path: Path) -> None:
+    def answer(plan: dict[str, Any]) -> object:
+        both = plan["variables"]["A"] == "1" and plan["variables"]["B"] == "2" and plan["variables"]["C"] == "1"
+        return HostProgramError("A old with B new does not start", kind="launch") if both else by_b(plan)
+
+    session(Scripted(answer), tmp_path).run()
+    lines = [line for line in Journal(tmp_path / "journal.jsonl").trials() if line.status == "unlaunchable"]
+    assert all(line.reason == "A old with B new does not start" for line in lines)
+
+
+def test_a_live_side_that_cannot_be_launched_ends_in_one_sentence(tmp_path: Path) -> None:
+    def answer(plan: dict[str, Any]) -> object:
+        new = all(plan["variables"][name] == "2" for name in "ABC")
+        return HostProgramError("no GPU is free", kind="launch") if new else 10.0
+
+    with pytest.raises(LaunchError, match="no GPU is free"):
+        session(Scripted(answer), tmp_path).run()
+
+
+def test_a_factor_that_did_not_arrive_makes_the_launch_void(tmp_path: Path) -> None:
+    void = {"factor": "variable:A", "what": "variable", "ok": False, "seen": "rank 0 has none"}
+    script: deque[object] = deque([answer_of(3.0, proof=[void])])
+    host = Scripted(lambda plan: script.popleft() if script else by_b(plan))
+    verdict = session(host, tmp_path).run()
+    first = Journal(tmp_path / "journal.jsonl").trials()[0]
+    assert first.status == "void"
+    assert first.value_ms is None
+    assert "variable:A was not in effect: rank 0 has none" in first.reason
+    assert verdict.kind == "attributed"
+
+
+def test_figures_of_another_source_are_not_compared(tmp_path: Path) -> None:
+    count = iter(range(1000))
+
+    def answer(plan: dict[str, Any]) -> object:
+        return answer_of({"unread": "no timer"}) if next(count) == 1 else by_b(plan)
+
+    session(Scripted(answer), tmp_path).run()
+    second = Journal(tmp_path / "journal.jsonl").trials()[1]
+    assert second.status == "void"
+    assert "cycle_ms of the stream cannot be compared with verify_ms of the engine timer" in second.reason
+
+
+def test_a_disturbed_launch_is_repeated_then_marked(tmp_path: Path) -> None:
+    script: deque[object] = deque([answer_of(10.0, watch={"steal_share": 0.4})] * 2)
+    host = Scripted(lambda plan: script.popleft() if script else by_b(plan))
+    session(host, tmp_path).run()
+    first = Journal(tmp_path / "journal.jsonl").trials()[0]
+    assert first.status == "measured"
+    assert "disturbed twice" in first.marks
+
+
+def test_a_fault_of_our_own_is_not_taken_for_a_result(tmp_path: Path) -> None:
+    host = Scripted(lambda _plan: HostProgramError("KeyError: 'x'", kind="fault"))
+    with pytest.raises(HostProgramError, match="KeyError"):
+        session(host, tmp_path).run()
+    assert not (tmp_path / "journal.jsonl").exists()
