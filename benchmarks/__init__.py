@@ -1,0 +1,1 @@
+"""Benchmarks and acceptance runs: each prints a table; none asserts a time."""
