@@ -286,22 +286,17 @@ def _host_differences(before: Snapshot, after: Snapshot) -> list[str]:
 
 
 def _refuse_other_host(new: Snapshot, now: Snapshot, *, anyway: bool) -> None:
-    """The host must be what the new snapshot says, or a search would compare something else."""
+    """What a relaunch starts must be what the new snapshot says, or a search would compare something else."""
     if now.server.status in {"failed", "absent"}:
         raise UsageError(
             f"The live server cannot be read: {now.server.reason or 'none is running'}; "
             "start the server that the new snapshot describes, or capture the present one."
         )
-    checked = new.model_copy(
-        update={
-            name: type(section)(reason="not asked") for name, section in new.sections().items() if name not in CHECKED
-        }
-    )
-    comparison = compare(checked, now)
-    if comparison.differences and not anyway:
-        lines = [f"{one.title} ({one.verdict})" for one in comparison.differences]
-        more = f" and {len(lines) - 3} more" if len(lines) > 3 else ""
+    found = find(new, now, Evidence())
+    others = [one.id for one in (*found.factors, *found.fixed)]
+    if others and not anyway:
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
         raise UsageError(
-            f"The host is not what the new snapshot says: {', '.join(lines[:3])}{more}. "
+            f"The host is not what the new snapshot says: {', '.join(others[:3])}{more} changed since. "
             "Capture it again and bisect with that, or use --anyway."
         )
