@@ -57,7 +57,6 @@ _SEARCH_AT: Final = 0.6
 _TRUST_PRIOR: Final = 0.7
 _STRUCTURE: Final = 0.85
 _PATIENCE: Final = 24
-_MORE_THAN_ALL: Final = 1.2
 _VOID_LIMIT: Final = 3
 
 
@@ -513,10 +512,7 @@ class Search:
             if sure < self.certainty or claim.p < clear * sure:
                 continue
             # A single culprit that clearly costs more than the whole gap has a helper that hides some of it.
-            if patient or claim.structure != "single":
-                return claim
-            low, mid, high = self._shares(state, claim)[0]
-            if low <= 1 and (mid <= _MORE_THAN_ALL or high - low > 0.9):
+            if patient or claim.structure != "single" or self._shares(state, claim)[0][0] <= 1:
                 return claim
         return None
 
