@@ -27,6 +27,8 @@ GIT_DEADLINE_S = 10.0
 _LARGEST_FILE_BYTES = 4 << 20
 """A changed file larger than this is told by its digest alone."""
 _LARGEST_PATCH_BYTES = 256 << 10
+_MOST_PATCH_BYTES = 4 << 20
+"""Of all patches of a tree together."""
 _LARGEST_DIGEST_BYTES = 4 << 30
 _MOST_FILES = 2000
 _POINTER = b"version https://git-lfs.github.com/spec/"
@@ -268,10 +270,15 @@ def _changes(git: Git, commit: Optional[str], keeper: Keeper) -> Tuple[Dict[str,
     large = {change.path for change in changes if _size(git, change) > _LARGEST_FILE_BYTES}
     patches = _patches(git, commit, large)
     files: Dict[str, Json] = {}
+    left = _MOST_PATCH_BYTES
     for change in by_path.values():
         entry = _file(git, change, patches.get(change.path), change.path in large, keeper)
-        if entry is not None:
-            files[change.name] = entry
+        if entry is None:
+            continue
+        left -= len(entry["patch"] or "") if isinstance(entry.get("patch"), str) else 0
+        if left < 0 and isinstance(entry.get("patch"), str):
+            entry.update(patch=unread("the tree's patches are too many: only the digest is kept"), exact=False)
+        files[change.name] = entry
     return files, submodules
 
 

@@ -146,6 +146,17 @@ def test_large_and_binary_files_are_told_by_their_digest(root: Path, monkeypatch
         assert files[path]["sha256"] == hashlib.sha256((root / path).read_bytes()).hexdigest()
 
 
+def test_a_tree_of_very_many_changes_is_told_by_digests_after_a_while(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree, "_MOST_PATCH_BYTES", 1500)
+    for number in range(5):
+        (root / f"new{number}.py").write_text(f"# {number}\n" * 100)
+    files = read(root)["files"]
+    assert [entry["exact"] for entry in files.values()] == [True, True, True, False, False]
+    assert all(entry["sha256"] for entry in files.values())
+
+
 def test_commit_branch_tags_and_remotes_without_credentials(root: Path) -> None:
     git(root, "tag", "v1")
     git(root, "remote", "add", "origin", "https://me:s3cretword@git.example/x.git")
