@@ -200,9 +200,9 @@ def _launches(report: Report) -> Picture | None:
             canvas.rect(_LEFT, top, right - _LEFT, max(base - top, 1.5), kind)
     ends: list[tuple[float, str, str]] = []
     if report.old_ms is not None:
-        words, kind = ("today", "label") if report.kind in {"phantom", "healed"} else ("old, today", "label old-ink")
+        words, kind = ("today", "label") if report.old_ms == report.new_ms else ("old, today", "label old-ink")
         ends.append((place(report.old_ms[1]), words, kind))
-    if report.new_ms is not None and report.kind not in {"phantom", "healed", "not switchable"}:
+    if report.new_ms is not None and report.new_ms != report.old_ms:
         ends.append((place(report.new_ms[1]), "new, today", "label new-ink"))
     for value, words, kind in levels:
         canvas.line(_LEFT, place(value), right, place(value), kind)

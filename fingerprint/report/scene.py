@@ -43,6 +43,12 @@ class Scene:
         return 1.0 - sum(one.probability for one in self.outcome.posterior if not one.factors)
 
     @property
+    def pooled(self) -> bool:
+        """Whether old and new have one common level today."""
+        outcome = self.outcome
+        return outcome.kind in {"phantom", "healed"} and outcome.old_ms == outcome.new_ms
+
+    @property
     def settled(self) -> bool:
         """Whether it is known if there is a gap today."""
         evidence = self.outcome.evidence

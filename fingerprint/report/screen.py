@@ -143,8 +143,9 @@ def _phantom(scene: Scene) -> str:
             f"The old speed does not come back: with all {restored} restored, {scene.what} takes {today}, "
             f"not the {ms(then.old_ms)} of then. None of them made it slower."
         )
+    new = f"and {scene.ms(outcome.new_ms)}" if outcome.new_ms and not scene.pooled else "the same as"
     return (
-        f"There is no gap today: with all {restored} restored, {scene.what} takes {today}, the same as with "
+        f"The new side is not slower today: with all {restored} restored, {scene.what} takes {today}, {new} with "
         "everything new."
     )
 
@@ -250,11 +251,12 @@ def confidence(scene: Scene) -> str:
             )
             return f"{how_sure(1 - against).capitalize()}: {shown}. Probability of innocence: {probability(against)}."
         case "phantom":
-            none = held.get("none", 0.0)
+            chance = held.get("none", 0.0) + held.get("faster", 0.0)
             seen = ""
             if outcome.smallest_effect_ms is not None:
                 seen = f" A gap of {ms(outcome.smallest_effect_ms, scene.decimals)} or more would have shown."
-            return f"{how_sure(none).capitalize()} that there is no gap today ({probability(none)}).{seen}"
+            words = how_sure(chance).capitalize()
+            return f"{words} that the new side is not slower today ({probability(chance)}).{seen}"
         case "healed":
             chance = held.get("none", 0.0) + held.get("faster", 0.0)
             return f"{how_sure(chance).capitalize()} that the new side is not slower today ({probability(chance)})."
@@ -298,14 +300,14 @@ def figures(scene: Scene, speeds: Sequence[Speed], old: Snapshot, new: Snapshot)
             if taken is not None and taken.value == then and taken.tokens_per_second is not None:
                 rest = f", {number(taken.tokens_per_second)} tok/s"
             add(f"{side} side, in the past", f"{ms(then)}{rest}")
-    pooled = outcome.kind in {"phantom", "healed"}
+    pooled = scene.pooled
     if pooled and outcome.old_ms is not None:
         add("today, old and new alike", scene.ms(outcome.old_ms))
     elif outcome.old_ms is not None and scene.factors:
         add("everything old, today", scene.ms(outcome.old_ms))
     if not pooled and outcome.new_ms is not None:
         add("everything new, today", scene.ms(outcome.new_ms))
-    if outcome.gap_ms is not None and not pooled and scene.factors:
+    if outcome.gap_ms is not None and outcome.kind not in {"phantom", "healed"} and scene.factors:
         add("gap today", scene.ms(outcome.gap_ms, sign=True))
     if outcome.sigma_ms is not None:
         add("scatter of launches", scene.ms(outcome.sigma_ms))

@@ -290,3 +290,20 @@ def test_an_unsettled_gap_has_no_break_even_and_says_what_to_make_steadier(cases
     )  # fmt: skip
     assert report.break_even is None
     assert any("make them steadier" in line for line in report.advice)
+
+
+def test_a_phantom_whose_new_side_is_even_faster_shows_both_levels(cases: dict[str, Case]) -> None:
+    case = cases["phantom"]
+    posterior = (
+        Suspicion(structure="faster", factors=frozenset(), probability=0.6),
+        Suspicion(structure="none", factors=frozenset(), probability=0.38),
+    )
+    faster = {"posterior": posterior, "old_ms": (12.0, 12.5, 13.0), "new_ms": (11.0, 11.2, 11.4)}
+    outcome = case.outcome().model_copy(update=faster)
+    old, new = case.old, case.new
+    report = build(outcome, case.journal.case(), case.journal.trials(), None, old, new, compare(old, new))
+    assert report.confidence.startswith("Very likely that the new side is not slower today (98 %)")
+    names = [fact.name for fact in report.figures]
+    assert "everything old, today" in names
+    assert "everything new, today" in names
+    assert "today, old and new alike" not in names
