@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Annotated, Literal, TypeAlias, TypeVar, Union
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -112,6 +113,8 @@ def leaves(value: object, *, state: bool = False, defaults: bool = True, key: Ke
         yield key, _frozen(value)
     elif isinstance(value, (str, int, float, bool)):
         yield key, value
+    elif isinstance(value, datetime):
+        yield key, value.isoformat()
     else:
         raise TypeError(f"{type(value).__name__} is not a snapshot value")
 
@@ -127,6 +130,8 @@ def _frozen(value: object) -> Leaf:
         return ""
     if isinstance(value, (str, int, float, bool, Unread)):
         return value
+    if isinstance(value, BaseModel):
+        return tuple((name, _frozen(child)) for name, child in sorted(value.__dict__.items()) if child is not None)
     raise TypeError(f"{type(value).__name__} is not a snapshot value")
 
 

@@ -174,3 +174,17 @@ def test_saving_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         save(example(swap_kib=7), path)
     assert path.read_bytes() == before
     assert [child.name for child in path.parent.iterdir()] == ["x.json"]
+
+
+def test_every_value_of_a_whole_snapshot_is_a_leaf_also_state() -> None:
+    body = {
+        "schema": 1, "tool": "test", "taken_at": WHEN, "target": "x",
+        "measured": {"metric": "verify_ms", "value": 1.0, "source": "s"},
+        "server": {"status": "failed", "choices": [{"pid": 1, "port": None, "argv": ["a"]}]},
+        "gpu": {"status": "ok", "gpus": {"0000:06:00.0": {"index": 0, "processes": [{"pid": 7, "foreign": True}]}}},
+    }  # fmt: skip
+    found = dict(leaves(Snapshot.model_validate(body), state=True))
+    assert found["taken_at",] == WHEN.isoformat()
+    assert "('foreign', True)" in repr(found["gpu", "gpus", "0000:06:00.0", "processes"])
+    assert found["server", "choices"] == ((("argv", ("a",)), ("pid", 1)),)
+    assert all(hash(leaf) is not None for leaf in found.values() if not isinstance(leaf, Unread))
