@@ -45,7 +45,8 @@ class ProcessChannel:
             self._process.wait(self._patience_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # asleep in the kernel: left alone
+                self._process.wait(5)
         self._complaints.close()
 
     def complaint(self) -> str:
