@@ -1,11 +1,12 @@
 """The snapshot file: sections, identity, load and save.
 
-The file is JSON. `schema` says which version wrote it; `id` is the digest of the identity part, so a file that was
-edited or cut is noticed when it is read again.
+The file is JSON. `schema` says which version wrote it, `id` is the digest of the identity part, and `digest` that of
+the whole file, so one that was edited or cut is noticed when it is read again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
@@ -82,8 +83,14 @@ class Snapshot(Part):
 
     def text(self) -> str:
         """The file's text."""
-        body = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        return json.dumps({"schema": SCHEMA, "id": self.id, **body}, indent=1, ensure_ascii=False) + "\n"
+        body = self.model_dump(mode="json", by_alias=True, exclude_defaults=True) | {"schema": SCHEMA, "id": self.id}
+        head = {"schema": SCHEMA, "id": self.id, "digest": _digest(body)}
+        return json.dumps({**head, **body}, indent=1, ensure_ascii=False) + "\n"
+
+
+def _digest(body: object) -> str:
+    """SHA-256 of a file's whole contents, whatever the layout and however later models read them."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def save(snapshot: Snapshot, path: Path) -> None:
@@ -137,7 +144,11 @@ def parse(text: str, name: str) -> Snapshot:
             f"{name} was written by a newer version (schema {body['schema']}, this version reads up to {SCHEMA});"
             " upgrade fingerprint to read it."
         )
-    recorded = body.pop("id", None)
+    if body.pop("digest", None) != _digest(body):
+        raise NotASnapshotError(
+            f"{name} does not match its own digest: it was edited or damaged since it was written; use the original."
+        )
+    body.pop("id", None)
     try:
         snapshot = Snapshot.model_validate(body)
     except ValidationError as error:
@@ -146,8 +157,4 @@ def parse(text: str, name: str) -> Snapshot:
         raise NotASnapshotError(
             f"{name} is not a whole snapshot: {where}: {first['msg']} ({error.error_count()} such faults)."
         ) from None
-    if recorded != snapshot.id:
-        raise NotASnapshotError(
-            f"{name} does not match its own id: it was edited or damaged after it was written; use the original file."
-        )
     return snapshot

@@ -190,7 +190,7 @@ def test_an_edited_snapshot_is_not_believed(history: History) -> None:
     record = history.record(capture("1.0"))
     path = history.path(record.snapshot)
     path.write_text(path.read_text().replace('"1.0"', '"9.9"'))
-    with pytest.raises(SnapshotError, match="does not match its own id"):
+    with pytest.raises(SnapshotError, match="does not match its own digest"):
         history.load(record)
     path.write_text(capture("3.0").text())
     with pytest.raises(SnapshotError, match="another snapshot"):

@@ -135,7 +135,7 @@ def test_whatever_json_it_is_the_answer_is_a_sentence(value: object) -> None:
 
 
 def test_an_edited_file_is_noticed() -> None:
-    with pytest.raises(NotASnapshotError, match="does not match its own id"):
+    with pytest.raises(NotASnapshotError, match="does not match its own digest"):
         parse(example().text().replace("6.8", "6.9"), "the file")
 
 

@@ -137,7 +137,7 @@ def test_snapshots_that_are_none_are_refused_in_a_sentence(slow: Incident, tmp_p
         "foreign.json": ('{"name": "something else"}', "not a snapshot"),
         "words.json": ("hello", "not a snapshot"),
         "newer.json": (newer, "newer version"),
-        "edited.json": (text.replace("OMP_NUM_THREADS", "OMP_NUM_THREADZ"), "does not match its own id"),
+        "edited.json": (text.replace("OMP_NUM_THREADS", "OMP_NUM_THREADZ"), "does not match its own digest"),
     }
     for name, (content, words) in files.items():
         (tmp_path / name).write_text(content)
