@@ -197,6 +197,15 @@ def test_an_edited_snapshot_is_not_believed(history: History) -> None:
         history.load(record)
 
 
+def test_a_history_outlives_a_version_that_reads_another_identity(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = history.record(capture("1.0"), tag="good")
+    monkeypatch.setattr(Snapshot, "id", property(lambda _self: "f" * 64))
+    assert history.load(history.resolve("@good")).packages.distributions["numpy"].version == "1.0"
+    assert history.resolve(f"@{record.snapshot[:12]}").name == record.name
+
+
 def test_a_damaged_record_is_named(history: History) -> None:
     record = history.record(capture())
     (history.root / "records" / record.name).write_text("{")
