@@ -22,8 +22,9 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from probes import keeper, measure, proof
-from probes.reading import Json, read_text, unread
+from probes.reading import Json, read_text
 from probes.secrets import Keeper as Secrets
+from probes.watch import Watch
 
 Emit = Callable[[str, Json], None]
 
@@ -54,6 +55,7 @@ class Trials:
         self._objects: Dict[str, str] = {}
         self._secrets: Dict[str, str] = {}
         self._lock: Optional[socket.socket] = None
+        self._live_pid: Optional[int] = None
         self._count = 0
         self._server: Optional[_Kept] = None
         keeper.prctl(keeper.PR_SET_CHILD_SUBREAPER, 1)
@@ -88,6 +90,7 @@ class Trials:
                 ) from None
             self._lock = lock
         self._objects.update(ask.get("objects", {}))
+        self._live_pid = ask.get("pid")
         secrets = Secrets(bytes.fromhex(ask.get("secret_key") or "00"))
         for source in (ask.get("pid"), os.getpid()):
             for row in _environ(source):
@@ -140,7 +143,7 @@ class Trials:
             proved = proof.check(plan.get("prove", []), int(started["pid"]), started["moved"])
             emit("stage", {"stage": "measuring"})
             at = time.monotonic()
-            busy = _cpu_times()
+            watched = Watch({*keeper.descendants(os.getpid()), *self._live()})
             try:
                 figures = measure.measure(port, plan["measure"])
             except measure.MeasureError as error:
@@ -150,7 +153,7 @@ class Trials:
             if self._cancelled.is_set():
                 raise TrialError("cancelled", "cancelled")
             measure_s = time.monotonic() - at
-            watch = _watch(busy, _cpu_times())
+            watch = watched.end()
         finally:
             emit("stage", {"stage": "ending"})
             at = time.monotonic()
@@ -166,6 +169,10 @@ class Trials:
             "seconds": {"prepare": started["prepare_s"], "launch": ready_s, "measure": measure_s, "stop": stop_s,
                         "whole": time.monotonic() - began},
         }  # fmt: skip
+
+    def _live(self) -> List[int]:
+        """The live server's processes, which may hold a GPU beside a trial."""
+        return [] if self._live_pid is None else [self._live_pid, *keeper.descendants(self._live_pid)]
 
     def _known(self, value: str) -> str:
         """A value with its secrets put back."""
@@ -321,22 +328,3 @@ def _cmdline(pid: Optional[int]) -> List[str]:
     with contextlib.suppress(OSError):
         return read_text(f"/proc/{pid}/cmdline", 1 << 20).split("\0")
     return []
-
-
-def _cpu_times() -> Dict[str, float]:
-    """Jiffies of the whole machine: busy, steal, total; and this program's cgroup throttling, where there is one."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        fields = [float(field) for field in read_text("/proc/stat").splitlines()[0].split()[1:]]
-        return {"steal": fields[7], "idle": fields[3] + fields[4], "total": sum(fields[:8])}
-    return {}
-
-
-def _watch(before: Dict[str, float], after: Dict[str, float]) -> Json:
-    """What else happened on the machine while it was measured, as shares of all processor time."""
-    total = after.get("total", 0.0) - before.get("total", 0.0)
-    if total <= 0:
-        return {"steal_share": unread("/proc/stat could not be read")}
-    return {
-        "steal_share": (after["steal"] - before["steal"]) / total,
-        "idle_share": (after["idle"] - before["idle"]) / total,
-    }

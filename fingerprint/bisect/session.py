@@ -146,10 +146,12 @@ class Session:
             )
             return line("void", reason=reason, **details)
         details |= {"value_ms": figure.value, "metric": figure.metric, "source": figure.source}
+        disturbances = list(answer["watch"].get("disturbances", []))
         steal = answer["watch"].get("steal_share")
         if isinstance(steal, float) and steal > STEAL_SHARE:
-            reason = f"{steal:.0%} of the processors went to other virtual machines"
-            return line("disturbed", reason=reason, marks=[reason], **details)
+            disturbances.append(f"{steal:.0%} of the processors went to other virtual machines")
+        if disturbances:
+            return line("disturbed", reason="; ".join(disturbances), marks=disturbances, **details)
         if answer["stubborn"]:
             details["marks"] = [f"processes {answer['stubborn']} would not end"]
         return line("measured", **details)

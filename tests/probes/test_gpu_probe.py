@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,17 +14,6 @@ from probes.capture import _has_unread
 from snapshots import Gpu, Gpus, Unread, identity_digest
 
 Context = Callable[..., dict[str, Any]]
-
-
-@pytest.fixture(scope="session")
-def fake(tmp_path_factory: pytest.TempPathFactory) -> str:
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no C compiler on this machine: install gcc")
-    library = tmp_path_factory.mktemp("nvml") / "libfake-nvidia-ml.so"
-    source = Path(__file__).with_name("fake_nvml.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", library, source], check=True)
-    return str(library)
 
 
 @pytest.fixture

@@ -1,0 +1,55 @@
+"""What is seen of a host while a trial is measured."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from probes import watch
+from probes.watch import Watch
+
+
+def seen(ours: set[int], nvml: str | None, seconds: float = 0.0) -> dict[str, object]:
+    watched = Watch(ours, nvml)
+    time.sleep(seconds)
+    answer: dict[str, object] = watched.end()
+    return answer
+
+
+def test_shares_of_processor_time_are_shares() -> None:
+    answer = seen(set(), None, 0.2)
+    for name in ("steal_share", "idle_share"):
+        share = answer[name]
+        assert isinstance(share, float)
+        assert 0.0 <= share <= 1.0
+
+
+def test_a_measurement_that_is_over_before_the_look_has_no_gpus(fake: str) -> None:
+    assert seen(set(), fake)["gpus"] == {}
+
+
+def test_clocks_and_power_are_seen_while_it_is_measured(fake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_NVML", "")
+    monkeypatch.setattr(watch, "AFTER_S", 0.0)
+    answer = seen({1}, fake, 0.5)
+    gpus = answer["gpus"]
+    assert isinstance(gpus, dict)
+    assert set(gpus) == {"0000:00:06.0", "0000:00:07.0"}
+    assert all(isinstance(one["sm_mhz"], int) and one["power_w"] > 0 for one in gpus.values())
+
+
+def test_processes_that_are_not_ours_are_a_disturbance(fake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "AFTER_S", 0.0)
+    monkeypatch.setenv("FAKE_NVML", "foreign")
+    disturbances = seen({1}, fake, 0.5)["disturbances"]
+    assert isinstance(disturbances, list)
+    assert any("is not ours" in words for words in disturbances)
+
+
+def test_a_driver_that_hangs_does_not_hold_the_measurement_up(fake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "AFTER_S", 0.0)
+    monkeypatch.setenv("FAKE_NVML", "hang")
+    began = time.monotonic()
+    assert seen({1}, fake, 0.2)["gpus"] == {}
+    assert time.monotonic() - began < 60
