@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterator
 
 import pytest
-from incident_host import KEY, Incident, free_port, read
+from incident_host import KEY, Incident, free_port, objects_of, read
 
 from fingerprint.host import HostProgram
 from fingerprint.reference.world import World
@@ -40,10 +39,5 @@ def host() -> Iterator[HostProgram]:
 @pytest.fixture
 def prepared(host: HostProgram, incident: Incident) -> HostProgram:
     """A host program that is ready for trials of the incident."""
-    objects = {
-        digest: b64encode(incident.evidence.get(digest)).decode()
-        for factor in incident.found().factors
-        for digest in factor.objects()
-    }
-    host.call("prepare", {"pid": incident.pid, "secret_key": KEY, "objects": objects})
+    host.call("prepare", {"pid": incident.pid, "secret_key": KEY, "objects": objects_of(incident)})
     return host

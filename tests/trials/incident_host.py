@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from base64 import b64encode
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -64,3 +65,9 @@ def read(path: Path, port: int, **ask: object) -> Snapshot:
         snapshot = capture(host, {"port": port, "secret_key": KEY, **ask}, store=store_beside(path))
     snapshots.save(snapshot, path)
     return snapshot
+
+
+def objects_of(incident: Incident) -> dict[str, str]:
+    """The kept files that trials of the incident put in place."""
+    digests = {digest for factor in incident.found().factors for digest in factor.objects()}
+    return {digest: b64encode(incident.evidence.get(digest)).decode() for digest in digests}

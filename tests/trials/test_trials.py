@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from incident_host import BRIEF, Incident
+from incident_host import BRIEF, KEY, Incident, objects_of
 from trials_host import digest_of, processes_of, scratch_directories
 
 from fingerprint.errors import FingerprintError, HostProgramError
@@ -193,16 +193,12 @@ def test_killed_anywhere_nothing_is_left(incident: Incident, victim: str, stage:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    objects = {}
-    from base64 import b64encode
-
-    for factor in incident.found().factors:
-        for digest in factor.objects():
-            objects[digest] = b64encode(incident.evidence.get(digest)).decode()
-    host.call("prepare", {"pid": incident.pid, "secret_key": "5ec4e7", "objects": objects})
-    with contextlib.suppress(FingerprintError):
-        host.call("try", ask, kill)
-    host.close()
+    try:
+        host.call("prepare", {"pid": incident.pid, "secret_key": KEY, "objects": objects_of(incident)})
+        with contextlib.suppress(FingerprintError):
+            host.call("try", ask, kill)
+    finally:
+        host.close()
     ended = time.monotonic() + 20
     while time.monotonic() < ended and (processes_of(mark) or scratch_directories()):
         time.sleep(0.05)
