@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from fingerprint.bisect.verdict import Culprit, Evidence
 
 LEFT = 0.05
-"""A difference is ruled out when less than this is left of it among the explanations that blame a difference."""
+"""A difference is ruled out when less than this is left of it among the explanations that blame a difference ..."""
+SIMPLE = 0.8
+"""... and when those hold at least so much: what fits no simple explanation clears nobody."""
 
 
 def suspects_of(scene: Scene) -> tuple[Suspect, ...]:
@@ -95,7 +97,7 @@ def _standing(scene: Scene, factor: str) -> tuple[Standing, str, tuple[int, ...]
     if slow:
         words.append(f"slow although it was old ({_numbers_words(slow)})")
     left = outcome.eliminated.get(factor)
-    if left is not None and left < LEFT * scene.simple:
+    if left is not None and left < LEFT * scene.simple and scene.simple >= SIMPLE:
         words = words or ["no single launch, all of them together"]
         return "ruled out", f"{'; '.join(words)}; {probability(left)} left", tuple(sorted({*fast[:1], *slow[:1]}))
     held = left or sum(one.probability for one in outcome.posterior if factor in one.factors)

@@ -265,7 +265,7 @@ def test_little_probability_rules_nothing_out_while_the_gap_itself_is_open(cases
     case = cases["undecided"]
     outcome = case.outcome()
     factor = case.journal.case().factors[0].id
-    for none, standing in ((0.0, "ruled out"), (0.6, "open")):
+    for none, standing in ((0.0, "ruled out"), (0.3, "open"), (0.6, "open")):
         changed = outcome.model_copy(
             update={
                 "posterior": (
