@@ -245,7 +245,7 @@ def main() -> None:
     print(
         "JAX-Toolbox triage, by running its own code on two-version factors (three seeds): 16 factors at 5 sigma"
         "\n    98 % / 16.0, at 10 sigma 100 % / 14.8, at 3.3 sigma 55 % / 15.9; 64 factors without noise 38.5;"
-        "\n    a phantom named at 3.3 sigma 20 %, at 2 sigma 0-3 %; halves that add: stops in 80 %; AND, OR: names one of two."
+        "\n    a phantom named at 3.3 sigma 20 %, at 2 sigma 0-3 %; halves that add: stops in 80 %; AND, OR: one of 2."
     )
 
 
