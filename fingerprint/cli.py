@@ -20,6 +20,8 @@ from fingerprint.errors import FingerprintError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from fingerprint.case import Case
+    from fingerprint.history import History
     from fingerprint.targets.base import Target
     from snapshots import Snapshot
     from snapshots.server import Choice
@@ -34,6 +36,7 @@ app = typer.Typer(
 )
 
 Format = Annotated[str, typer.Option("--format", help="text, json or markdown.")]
+SNAPSHOT = "A snapshot file, or @last, @TAG, @2026-11-03 of the history."
 Pid = Annotated[int | None, typer.Option(help="Process id of the launcher, where the host runs several servers.")]
 Port = Annotated[int | None, typer.Option(help="Port of the server, where the host runs several.")]
 
@@ -48,10 +51,23 @@ def _print(text: str) -> None:
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 
-def _load(path: Path) -> Snapshot:
-    from fingerprint.case import load_snapshot
+def _history(folder: Path | None = None) -> History:
+    import os
 
-    return load_snapshot(path)
+    from fingerprint.history import History, default_root
+
+    return History(folder or default_root(os.environ))
+
+
+def _find(name: str) -> tuple[Snapshot, Path]:
+    """A snapshot file or a reference into the history, and the file beside which kept files lie."""
+    from fingerprint.history import snapshot_of
+
+    return snapshot_of(name, _history())
+
+
+def _load(name: str | Path) -> Snapshot:
+    return _find(str(name))[0]
 
 
 def _version(value: bool) -> None:
@@ -235,7 +251,9 @@ def _say_captured(snapshot: Snapshot, path: Path) -> None:
 
 @app.command()
 def diff(
-    snapshots: Annotated[list[Path], typer.Argument(help="OLD and NEW; or one of each host of a fleet.")],
+    snapshots: Annotated[
+        list[str], typer.Argument(help="OLD and NEW, or one of each host: files, @last, @TAG, @DATE.")
+    ],
     explain: Annotated[str | None, typer.Option(help="Everything about one difference, by name or key.")] = None,
     factors: Annotated[bool, typer.Option("--factors", help="What a bisect would switch, and what not.")] = False,
     state: Annotated[bool, typer.Option("--state", help="Also readings that move on their own.")] = False,
@@ -256,7 +274,7 @@ def diff(
         from fingerprint.factors import find
         from fingerprint.report import factors as forms
 
-        found = find(old, new, evidence_beside(snapshots[0]))
+        found = find(old, new, evidence_beside(_find(snapshots[0])[1]))
         _show(format, lambda: forms.terminal(found), lambda: forms.markdown(found), lambda: forms.as_json(found))
         raise typer.Exit(1 if found.factors or found.fixed else 0)
     from fingerprint.report import differences as views
@@ -285,7 +303,7 @@ def diff(
 
 
 def _diff_fleet(
-    paths: list[Path],
+    paths: list[str],
     loaded: list[Snapshot],
     format: str,  # noqa: A002
     *,
@@ -295,9 +313,9 @@ def _diff_fleet(
     from fingerprint.report import fleets as views
     from fingerprint.report.differences import as_json
 
-    names = [path.stem for path in paths]
+    names = [Path(path).stem for path in paths]
     if len(set(names)) < len(names):
-        names = [str(path) for path in paths]
+        names = paths
     compared = fleet(dict(zip(names, loaded, strict=True)))
     _show(
         format,
@@ -310,7 +328,7 @@ def _diff_fleet(
 
 @app.command()
 def check(
-    snapshot: Annotated[Path, typer.Argument(help="A snapshot file.")],
+    snapshot: Annotated[str, typer.Argument(help=SNAPSHOT)],
     format: Annotated[str, typer.Option("--format", help="text, markdown or json.")] = "text",  # noqa: A002
 ) -> None:
     """Run the named rules on one snapshot: variables lost on the way to a rank, altered wheels, misspelt names."""
@@ -333,18 +351,24 @@ def check(
 
 @app.command()
 def show(
-    snapshot: Annotated[Path, typer.Argument(help="A snapshot file.")],
+    snapshot: Annotated[str, typer.Argument(help=SNAPSHOT)],
     section: Annotated[str | None, typer.Argument(help="One section; all in a line each when absent.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every value.")] = False,
+    format: Annotated[str, typer.Option("--format", help="text, or cyclonedx for the packages as an SBOM.")] = "text",  # noqa: A002
 ) -> None:
     """Show a snapshot to a person."""
     from fingerprint.report.contents import terminal
+    from fingerprint.report.sbom import render_sbom
 
-    _out().print(terminal(_load(snapshot), section, opened=everything))
+    _one_of("--format", format, ("text", "cyclonedx"))
+    if format == "cyclonedx":
+        _print(render_sbom(_load(snapshot)))
+    else:
+        _out().print(terminal(_load(snapshot), section, opened=everything))
 
 
 @app.command()
-def validate(snapshot: Annotated[Path, typer.Argument(help="A snapshot file.")]) -> None:
+def validate(snapshot: Annotated[str, typer.Argument(help=SNAPSHOT)]) -> None:
     """Say whether a file is a whole snapshot that nobody has altered."""
     loaded = _load(snapshot)
     _print(f"{snapshot} is a whole snapshot, id {loaded.id}")
@@ -353,16 +377,148 @@ def validate(snapshot: Annotated[Path, typer.Argument(help="A snapshot file.")])
 @app.command()
 def report(
     case: Annotated[Path, typer.Argument(help="A case folder.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="One file in the format asked for.")] = None,
+    format: Annotated[str, typer.Option("--format", help="html, markdown or json; with -o.")] = "html",  # noqa: A002
+    bundle: Annotated[Path | None, typer.Option(help="Also a zip with everything and its digests.")] = None,
+    sign: Annotated[Path | None, typer.Option(help="SSH key that signs the bundle.")] = None,
+    redact: Annotated[
+        str | None, typer.Option(help="Redact the bundle: names, or texts (which includes names).")
+    ] = None,
+    preview: Annotated[bool, typer.Option("--redact-preview", help="Show what a redaction replaces, by what.")] = False,
 ) -> None:
     """Write report.md and report.html of a case, and say the verdict."""
     from fingerprint.case import Case
-    from fingerprint.report import write_reports
+    from fingerprint.report import write_report, write_reports
     from fingerprint.report.terminal import render_terminal
 
     opened = Case.open(case)
-    write_reports(opened)
+    if preview:
+        from fingerprint.report.redaction import preview as replaced
+        from fingerprint.report.words import clean
+
+        for row in replaced(opened):
+            _print(f"{row.times:6d}  {row.kind:<10} {clean(row.name, 80)} -> {row.pseudonym}")
+        return
+    match format:
+        case "html" | "markdown" | "json" if output is not None:
+            write_report(opened, output, format)
+        case "html" | "markdown" | "json":
+            write_reports(opened)
+        case _:
+            _one_of("--format", format, ("html", "markdown", "json"))
+    if bundle is not None:
+        _write_bundle(opened, bundle, sign, redact)
     _print(render_terminal(opened, color=sys.stdout.isatty()))
-    _print(f"{case / 'report.html'}\n{case / 'report.md'}")
+    written = [output] if output is not None else [case / "report.html", case / "report.md"]
+    _print("\n".join(str(path) for path in [*written, *([bundle] if bundle is not None else [])]))
+
+
+def _write_bundle(case: Case, bundle: Path, sign: Path | None, redact: str | None) -> None:
+    import tempfile
+
+    from fingerprint.report.bundle import write_bundle
+    from fingerprint.report.redaction import redact_case
+
+    match redact:
+        case None:
+            write_bundle(case, bundle, sign=sign)
+        case "names" | "texts":
+            with tempfile.TemporaryDirectory() as folder:
+                write_bundle(redact_case(case, Path(folder) / "case", redact), bundle, sign=sign, redaction=redact)
+        case _:
+            _one_of("--redact", redact, ("names", "texts"))
+
+
+@app.command()
+def verify(
+    bundle: Annotated[Path, typer.Argument(help="A bundle that `fingerprint report --bundle` wrote.")],
+    allowed_signers: Annotated[Path | None, typer.Option(help="Who may have signed, as ssh-keygen reads it.")] = None,
+    unpack: Annotated[Path | None, typer.Option(help="Also unpack it into this new folder.")] = None,
+) -> None:
+    """Check a bundle: that nothing in it was altered, and who signed it."""
+    from fingerprint.report.bundle import findings, unpack_bundle, verify_bundle
+
+    checked = verify_bundle(bundle, allowed_signers)
+    _print("\n".join(findings(checked)))
+    if unpack is not None:
+        unpack_bundle(bundle, unpack)
+    raise typer.Exit(0 if checked.whole else 1)
+
+
+@app.command()
+def attach(
+    case: Annotated[Path, typer.Argument(help="A case folder with its report.")],
+    to: Annotated[str, typer.Option(help="OWNER/REPO#7, an issue's address, or slack:CHANNEL.")],
+    bundle: Annotated[Path | None, typer.Option(help="A bundle that goes with it.")] = None,
+) -> None:
+    """Send a report to an issue through gh or glab; what they cannot send is named."""
+    from fingerprint.report.attach import attach as send
+
+    done = send(case, to, bundle)
+    if done.said:
+        _print(done.said)
+    if done.by_hand:
+        _print(f"{done.reason}:")
+        _print("\n".join(f"  {path}" for path in done.by_hand))
+
+
+@app.command()
+def record(
+    target: Annotated[str, typer.Argument(help="Where, as for capture.")] = "local",
+    tag: Annotated[str | None, typer.Option(help="A name for it, such as `good`.")] = None,
+    pid: Pid = None,
+    port: Port = None,
+    keep: Annotated[list[str] | None, typer.Option(help="Package (or pattern) whose files are kept.")] = None,
+    measure: Annotated[bool, typer.Option("--measure", help="Also measure the live server.")] = False,
+    most_mb: Annotated[int, typer.Option("--keep-mb", help="Size that the history keeps to.")] = 2048,
+    folder: Annotated[Path | None, typer.Option("--history", help="Another folder; a shared disk will do.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but trouble.")] = False,
+) -> None:
+    """Capture into the history, so that "before" exists next time."""
+    from fingerprint.capture import Store
+    from fingerprint.capture import capture as read
+    from fingerprint.host import HostProgram
+    from fingerprint.key import secret_key
+    from fingerprint.measure import measure as measure_live
+    from fingerprint.targets import parse_target
+
+    history = _history(folder)
+    ask = {"pid": pid, "port": port, "keep": keep or [], "verify": True, "secret_key": secret_key()}
+    with HostProgram(parse_target(target)) as host:
+        snapshot = read(host, ask, store=Store(history.root / "snapshots" / "kept"))
+        if measure:
+            snapshot = snapshot.model_copy(update={"measured": measure_live(host, snapshot)})
+    made = history.record(snapshot, tag)
+    history.prune(most_mb << 20)
+    if not quiet:
+        _print(f"recorded {made.snapshot[:16]}{f' as @{tag}' if tag else ''} in {history.root}")
+
+
+@app.command()
+def log(
+    target: Annotated[str | None, typer.Argument(help="Only this host.")] = None,
+    limit: Annotated[int, typer.Option(help="Most recordings, the newest.")] = 50,
+    plot: Annotated[bool, typer.Option("--plot", help="The figures as points.")] = False,
+    tag: Annotated[str | None, typer.Option(help="Name a recording: REFERENCE=NAME, such as last=good.")] = None,
+    untag: Annotated[str | None, typer.Option(help="Forget a name.")] = None,
+    folder: Annotated[Path | None, typer.Option("--history", help="Another folder.")] = None,
+    format: Annotated[str, typer.Option("--format", help="text or json.")] = "text",  # noqa: A002
+) -> None:
+    """List the history: figures, and what changed between neighbours."""
+    from fingerprint.history import log as entries_of
+    from fingerprint.report.logs import log_json, render_log
+
+    _one_of("--format", format, ("text", "json"))
+    history = _history(folder)
+    if tag is not None:
+        reference, mark, name = tag.partition("=")
+        if not mark:
+            raise UsageError(f"--tag {tag} names nothing; write REFERENCE=NAME, such as last=good.")
+        history.tag(f"@{reference.lstrip('@')}", name)
+    if untag is not None:
+        history.untag(untag)
+    entries = entries_of(history, target, limit)
+    _print(log_json(entries) if format == "json" else render_log(entries, plot=plot))
 
 
 def _out() -> Console:
@@ -387,8 +543,8 @@ def _show(
 
 @app.command()
 def bisect(
-    old: Annotated[Path, typer.Argument(help="Snapshot of the good time.")],
-    new: Annotated[Path, typer.Argument(help="Snapshot of now; the server that it describes is running.")],
+    old: Annotated[str, typer.Argument(help="Snapshot of the good time: a file, @TAG, @DATE.")],
+    new: Annotated[str, typer.Argument(help="Snapshot of now; the server that it describes is running.")],
     target: Annotated[str, typer.Option(help="The host that both were taken of.")] = "local",
     case: Annotated[Path, typer.Option("--case", help="Folder for everything that comes of it.")] = Path("case"),
     kept: Annotated[list[Path] | None, typer.Option(help="Further folder with a `kept` store in it.")] = None,
@@ -416,7 +572,7 @@ def bisect(
     from fingerprint.targets import parse_target
 
     _one_of("--format", format, ("text", "json"))
-    before, after = _load(old), _load(new)
+    (before, kept_beside), after = _find(old), _load(new)
     options = Options(
         folder=case,
         kept=tuple(kept or ()),
@@ -433,7 +589,7 @@ def bisect(
         resume=resume,
     )
     with ProgressObserver(_err(), quiet=quiet) as observer, HostProgram(parse_target(target)) as host:
-        finished, outcome = run(host, before, after, old, options, observer, observer.prepared)
+        finished, outcome = run(host, before, after, kept_beside, options, observer, observer.prepared)
     write_reports(finished)
     if format == "json":
         _print(outcome.model_dump_json(indent=1))

@@ -127,8 +127,8 @@ def measure(port: int, ask: Json, clock: Callable[[], float] = time.monotonic) -
     Args:
         port: its HTTP port.
         ask: `prompts` (lists of token ids, or texts), `max_new_tokens`, `warmup` and `requests` (counts), `timeout_s`
-            per request, `settle_s` to wait for the engine's counters before they are read, `enough_s`: once so much time
-            has passed and every prompt had its turn, the measurement ends early.
+            per request, `settle_s` to wait for the engine's counters before they are read, `enough_s`: after so many
+            seconds, and once every prompt had its turn, the measurement ends early.
         clock: a monotonic clock, in seconds.
 
     Returns:

@@ -7,7 +7,21 @@ import sys
 
 import pytest
 
-COMMANDS = ("capture", "diff", "check", "show", "validate", "bisect", "report", "restore", "demo")
+COMMANDS = (
+    "capture",
+    "diff",
+    "check",
+    "show",
+    "validate",
+    "bisect",
+    "report",
+    "verify",
+    "attach",
+    "record",
+    "log",
+    "restore",
+    "demo",
+)
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:

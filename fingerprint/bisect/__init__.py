@@ -1,0 +1,1 @@
+"""Which launch comes next, what a measurement is worth, and what it all amounts to."""

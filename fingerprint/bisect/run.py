@@ -293,7 +293,7 @@ def _refuse_other_host(new: Snapshot, now: Snapshot, *, anyway: bool) -> None:
             "start the server that the new snapshot describes, or capture the present one."
         )
     found = find(new, now, Evidence())
-    others = [one.id for one in (*found.factors, *found.fixed)]
+    others = [*(one.id for one in found.factors), *(one.id for one in found.fixed)]
     if others and not anyway:
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""
         raise UsageError(
