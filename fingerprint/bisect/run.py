@@ -108,9 +108,10 @@ def bisect(
         UsageError: there is nothing to launch, or the host is not what `new` says.
         FingerprintError: as everything below.
     """
-    prepared = _prepare(old, new, old_path, options)
+    plan_of(new)  # says what is missing before anything is touched
     before, ask = _read_host(host, new, options)
     _refuse_other_host(new, before, anyway=options.anyway)
+    prepared = _prepare(old, new, old_path, options)
     launcher = before.server.processes.get("launcher")
     objects = {
         digest: base64.b64encode(prepared.evidence.get(digest)).decode()
@@ -183,7 +184,6 @@ def evidence_beside(old_path: Path, further: Iterable[Path] = ()) -> Evidence:
 
 
 def _prepare(old: Snapshot, new: Snapshot, old_path: Path, options: Options) -> Prepared:
-    plan_of(new)  # says what is missing before anything is touched
     engine = engine_of(new.server.engine)
     evidence = evidence_beside(old_path, options.kept)
     found = find(old, new, evidence)
