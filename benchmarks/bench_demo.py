@@ -2,8 +2,8 @@
 
     python -m benchmarks.bench_demo [--scenario NAME ...] [--seeds N] [--first N]
 
-Each line is one whole `fingerprint demo` in a folder of its own: a host built, captured, changed, captured, searched and
-reported. The machine should be quiet: what is measured is a real server's time.
+Each line is one whole `fingerprint demo` in a folder of its own: a host built, captured, changed, captured, searched,
+and reported. The machine should be quiet: what is measured is a real server's time.
 """
 
 from __future__ import annotations

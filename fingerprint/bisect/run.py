@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fingerprint import __version__
-from fingerprint.bisect import noise
 from fingerprint.bisect.journal import CaseLine, EndLine, FactorLine
-from fingerprint.bisect.search import Budget, Search
+from fingerprint.bisect.search import Search
 from fingerprint.bisect.session import Observer, Session
+from fingerprint.bisect.told import search_of
 from fingerprint.bisect.verdict import Then, Verdict
 from fingerprint.capture import Store, capture, store_beside
 from fingerprint.case import Case, Outcome, unseen
@@ -223,16 +223,7 @@ def _prepare(old: Snapshot, new: Snapshot, old_path: Path, options: Options) -> 
     case = _resumed(line, options) if options.resume else Case.create(options.folder, old, new)
     if options.resume:
         line = case.journal.case()
-    search = Search(
-        [factor.id for factor in line.factors],
-        prior=line.prior or None,
-        noise=noise.prior(engine.name, engine.metrics[0]),
-        seed=line.seed,
-        then=Then(old_ms=line.then_old_ms, new_ms=line.then_new_ms)
-        if line.then_old_ms is not None and line.then_new_ms is not None
-        else None,
-        budget=Budget(launches=line.budget),
-    )
+    search = search_of(line)
     if not options.resume:
         line = line.model_copy(update={"expected_launches": search.estimate().launches})
         case.journal.append(line)

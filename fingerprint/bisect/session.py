@@ -12,7 +12,8 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fingerprint.bisect.journal import Journal, Status, TrialLine
-from fingerprint.bisect.search import Search, Unlaunchable, Void
+from fingerprint.bisect.search import Search
+from fingerprint.bisect.told import tell
 from fingerprint.engines import Engine, figure_of
 from fingerprint.errors import HostProgramError, LaunchError
 from fingerprint.factors import Factor, plan_of
@@ -157,13 +158,9 @@ class Session:
         return line("measured", **details)
 
     def _tell(self, line: TrialLine) -> None:
-        if line.status == "measured" and line.value_ms is not None:
+        if line.status == "measured":
             self.metric, self.source = self.metric or line.metric, self.source or line.source
-            self.search.tell(line.new, line.value_ms, hours=line.hours)
-        elif line.status == "unlaunchable":
-            self.search.tell(line.new, Unlaunchable(line.reason), hours=line.hours)
-        else:
-            self.search.tell(line.new, Void(line.reason), hours=line.hours)
+        tell(self.search, line)
 
     def _refuse_hopeless(self, line: TrialLine) -> None:
         """The live launch itself must be launchable: without it there is nothing to compare."""

@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fingerprint.bisect import noise
-from fingerprint.bisect.search import Budget, Search, Unlaunchable, Void
-from fingerprint.bisect.verdict import Then, Verdict
+from fingerprint.bisect.told import search_of, tell
+from fingerprint.bisect.verdict import Verdict
 from fingerprint.case import Outcome, unseen
-from fingerprint.errors import CaseError
 from fingerprint.report.scene import explanation
 
 if TYPE_CHECKING:
@@ -34,36 +32,13 @@ class Replayed:
     moments: tuple[tuple[int, dict[str, float]], ...]
 
 
-def search_of(line: CaseLine) -> Search:
-    """The search that a journal's first line describes."""
-    then = None
-    if line.then_old_ms is not None and line.then_new_ms is not None:
-        then = Then(old_ms=line.then_old_ms, new_ms=line.then_new_ms)
-    return Search(
-        [factor.id for factor in line.factors],
-        prior=line.prior or None,
-        noise=noise.prior(line.engine, "verify_ms"),
-        seed=line.seed,
-        then=then,
-        budget=Budget(launches=line.budget),
-    )
-
-
 def replay(line: CaseLine, trials: Sequence[TrialLine]) -> Replayed:
     """Tell a search everything that the journal holds."""
     search = search_of(line)
     held: list[tuple[int, dict[str, float]]] = []
     judged = {round((step + 1) * len(trials) / MOST_MOMENTS) for step in range(MOST_MOMENTS)}
     for place, trial in enumerate(trials, 1):
-        if trial.status == "measured" and trial.value_ms is not None:
-            try:
-                search.tell(trial.new, trial.value_ms, hours=trial.hours)
-            except ValueError as error:
-                raise CaseError(f"journal.jsonl, launch {trial.number}, is of another search: {error}.") from None
-        elif trial.status == "unlaunchable":
-            search.tell(trial.new, Unlaunchable(trial.reason), hours=trial.hours)
-        else:
-            search.tell(trial.new, Void(trial.reason), hours=trial.hours)
+        tell(search, trial)
         if len(trials) > MOST_MOMENTS and place not in judged:
             continue
         posterior = search.verdict().posterior

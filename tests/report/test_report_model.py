@@ -10,6 +10,7 @@ import pytest
 from made_cases import KINDS, A, incident, one, snapshot, story
 
 from fingerprint.bisect.journal import TrialLine
+from fingerprint.bisect.told import search_of
 from fingerprint.bisect.verdict import Suspicion
 from fingerprint.case import Case
 from fingerprint.diff import compare
@@ -17,7 +18,7 @@ from fingerprint.errors import CaseError
 from fingerprint.report import write_report
 from fingerprint.report.build import build, of_case
 from fingerprint.report.model import Report
-from fingerprint.report.replay import replay, search_of
+from fingerprint.report.replay import replay
 from fingerprint.report.terminal import render
 
 
