@@ -51,12 +51,12 @@ def _print(text: str) -> None:
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 
-def _history(folder: Path | None = None) -> History:
+def _history() -> History:
     import os
 
     from fingerprint.history import History, default_root
 
-    return History(folder or default_root(os.environ))
+    return History(default_root(os.environ))
 
 
 def _find(name: str) -> tuple[Snapshot, Path]:
@@ -469,9 +469,8 @@ def record(
     pid: Pid = None,
     port: Port = None,
     keep: Annotated[list[str] | None, typer.Option(help="Package (or pattern) whose files are kept.")] = None,
-    measure: Annotated[bool, typer.Option("--measure", help="Also measure the live server.")] = False,
-    most_mb: Annotated[int, typer.Option("--keep-mb", help="Size that the history keeps to.")] = 2048,
-    folder: Annotated[Path | None, typer.Option("--history", help="Another folder; a shared disk will do.")] = None,
+    measure: Annotated[bool, typer.Option(help="Measure the live server, too: a few requests.")] = True,
+    keep_bytes: Annotated[int, typer.Option(help="Size that the history keeps to.")] = 2 << 30,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but trouble.")] = False,
 ) -> None:
     """Capture into the history, so that "before" exists next time."""
@@ -482,14 +481,16 @@ def record(
     from fingerprint.measure import measure as measure_live
     from fingerprint.targets import parse_target
 
-    history = _history(folder)
+    history = _history()
     ask = {"pid": pid, "port": port, "keep": keep or [], "verify": True, "secret_key": secret_key()}
     with HostProgram(parse_target(target)) as host:
         snapshot = read(host, ask, store=Store(history.root / "snapshots" / "kept"))
-        if measure:
+        if snapshot.server.choices and snapshot.server.status == "failed":
+            raise UsageError(f"{target}: {snapshot.server.reason}. Nothing was recorded.")
+        if measure and snapshot.server.status in {"ok", "partial"}:
             snapshot = snapshot.model_copy(update={"measured": measure_live(host, snapshot)})
     made = history.record(snapshot, tag)
-    history.prune(most_mb << 20)
+    history.prune(keep_bytes)
     if not quiet:
         _print(f"recorded {made.snapshot[:16]}{f' as @{tag}' if tag else ''} in {history.root}")
 
@@ -501,7 +502,6 @@ def log(
     plot: Annotated[bool, typer.Option("--plot", help="The figures as points.")] = False,
     tag: Annotated[str | None, typer.Option(help="Name a recording: REFERENCE=NAME, such as last=good.")] = None,
     untag: Annotated[str | None, typer.Option(help="Forget a name.")] = None,
-    folder: Annotated[Path | None, typer.Option("--history", help="Another folder.")] = None,
     format: Annotated[str, typer.Option("--format", help="text or json.")] = "text",  # noqa: A002
 ) -> None:
     """List the history: figures, and what changed between neighbours."""
@@ -509,7 +509,7 @@ def log(
     from fingerprint.report.logs import log_json, render_log
 
     _one_of("--format", format, ("text", "json"))
-    history = _history(folder)
+    history = _history()
     if tag is not None:
         reference, mark, name = tag.partition("=")
         if not mark:

@@ -163,3 +163,26 @@ def test_a_tool_that_hangs_costs_its_deadline(
 def test_addresses_are_written_as_the_kernel_writes_them() -> None:
     assert gpu.bus_id("00000000:3B:00.0") == "0000:3b:00.0"
     assert gpu.bus_id("00010000:01:00.0") == "10000:01:00.0"
+
+
+def test_numbers_of_nvml_are_those_of_its_python_binding() -> None:
+    import pynvml
+
+    reasons = {
+        "gpu_idle": pynvml.nvmlClocksEventReasonGpuIdle,
+        "applications_clocks_setting": pynvml.nvmlClocksEventReasonApplicationsClocksSetting,
+        "sw_power_cap": pynvml.nvmlClocksEventReasonSwPowerCap,
+        "hw_slowdown": pynvml.nvmlClocksThrottleReasonHwSlowdown,
+        "sync_boost": pynvml.nvmlClocksEventReasonSyncBoost,
+        "sw_thermal_slowdown": pynvml.nvmlClocksEventReasonSwThermalSlowdown,
+        "hw_thermal_slowdown": pynvml.nvmlClocksThrottleReasonHwThermalSlowdown,
+        "hw_power_brake_slowdown": pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown,
+        "display_clock_setting": pynvml.nvmlClocksEventReasonDisplayClockSetting,
+    }
+    assert {name: 1 << place for place, name in enumerate(gpu._EVENT_REASONS)} == reasons
+    assert gpu._CLOCKS == {
+        "graphics": pynvml.NVML_CLOCK_GRAPHICS,
+        "sm": pynvml.NVML_CLOCK_SM,
+        "memory": pynvml.NVML_CLOCK_MEM,
+        "video": pynvml.NVML_CLOCK_VIDEO,
+    }
