@@ -558,7 +558,15 @@ def bisect(
     resume: Annotated[bool, typer.Option("--resume", help="Continue the case in the folder.")] = False,
     anyway: Annotated[bool, typer.Option("--anyway", help="Go on although the host is not what NEW says.")] = False,
     copies: Annotated[bool, typer.Option("--copies", help="Use copies instead of a private mount namespace.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the verdict.")] = False,
+    variables: Annotated[
+        list[str] | None, typer.Option("--variable", help="NAME=VALUE for every launch, whatever the live server has.")
+    ] = None,
+    flags: Annotated[
+        list[str] | None, typer.Option("--flag", help="--name=value for every launch, whatever the live server has.")
+    ] = None,
+    progress: Annotated[
+        bool | None, typer.Option("--progress/--quiet", " /-q", help="Say how it goes; by default on a terminal only.")
+    ] = None,
     format: Annotated[str, typer.Option("--format", help="text or json.")] = "text",  # noqa: A002
 ) -> None:
     """Relaunch the server under the differing factors and say which of them made it slower."""
@@ -587,8 +595,13 @@ def bisect(
         isolation="copies" if copies else None,
         anyway=anyway,
         resume=resume,
+        variables=dict(_pair("--variable", text) for text in variables or ()),
+        flags=dict(_pair("--flag", text) for text in flags or ()),
     )
-    with ProgressObserver(_err(), quiet=quiet) as observer, HostProgram(parse_target(target)) as host:
+    with (
+        ProgressObserver(_err(), quiet=None if progress is None else not progress) as observer,
+        HostProgram(parse_target(target)) as host,
+    ):
         finished, outcome = run(host, before, after, kept_beside, options, observer, observer.prepared)
     write_reports(finished)
     if format == "json":
@@ -627,6 +640,15 @@ def demo(
         sys.stdout.flush()
 
     raise typer.Exit(0 if run(scenario, seed, out, say, quiet=quiet) else 1)
+
+
+def _pair(option: str, text: str) -> tuple[str, str]:
+    name, mark, value = text.partition("=")
+    if not name or not (mark or name.startswith("--")):
+        raise UsageError(
+            f"{option} {text} gives no value; write {option}={'--name' if option == '--flag' else 'NAME'}=VALUE."
+        )
+    return name, value
 
 
 def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -7,8 +7,8 @@ snapshot says, and the last thing that happens is that it is read again and comp
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,6 +53,8 @@ class Options:
         isolation: `copies` to do without mount namespaces.
         anyway: go on although the host is not what the new snapshot says.
         resume: continue the case in `folder`.
+        variables: set in every launch, whatever the live server has; these are no factors then.
+        flags: given to every launch in the same way; an empty text is a switch.
     """
 
     folder: Path
@@ -68,6 +70,8 @@ class Options:
     isolation: str | None = None
     anyway: bool = False
     resume: bool = False
+    variables: Mapping[str, str] = field(default_factory=dict)
+    flags: Mapping[str, str] = field(default_factory=dict)
     now: Callable[[], datetime] = field(default=lambda: datetime.now(timezone.utc))
 
 
@@ -109,6 +113,7 @@ def bisect(
         FingerprintError: as everything below.
     """
     plan_of(new)  # says what is missing before anything is touched
+    _refuse_two_hosts(old, new, anyway=options.anyway)
     before, ask = _read_host(host, new, options)
     _refuse_other_host(new, before, anyway=options.anyway)
     prepared = _prepare(old, new, old_path, options)
@@ -184,10 +189,16 @@ def evidence_beside(old_path: Path, further: Iterable[Path] = ()) -> Evidence:
 
 
 def _prepare(old: Snapshot, new: Snapshot, old_path: Path, options: Options) -> Prepared:
-    engine = engine_of(new.server.engine)
+    known = engine_of(new.server.engine)
+    engine = replace(
+        known,
+        variables={**known.variables, **options.variables},
+        flags={**known.flags, **{name: (value,) if value else () for name, value in options.flags.items()}},
+    )
     evidence = evidence_beside(old_path, options.kept)
     found = find(old, new, evidence)
-    factors = {factor.id: factor for factor in found.factors}
+    forced = {*(f"variable:{name}" for name in options.variables), *(f"flag:{name}" for name in options.flags)}
+    factors = {factor.id: factor for factor in found.factors if factor.id not in forced}
     if unknown := options.only - factors.keys():
         raise UsageError(
             f"{', '.join(sorted(unknown))}: not among the factors; `fingerprint diff --factors` lists them."
@@ -274,6 +285,16 @@ def _host_differences(before: Snapshot, after: Snapshot) -> list[str]:
         one for one in comparison.not_comparable if not (isinstance(one.old, Unread) and isinstance(one.new, Unread))
     ]
     return [f"{one.title}: {one.verdict}" for one in (*comparison.differences, *lost)]
+
+
+def _refuse_two_hosts(old: Snapshot, new: Snapshot, *, anyway: bool) -> None:
+    """Between two hosts everything differs, and no launch on one can have the other's hardware."""
+    machines = old.host.machine, new.host.machine
+    if None not in machines and machines[0] != machines[1] and not anyway:
+        raise UsageError(
+            f"The old snapshot is of another host ({old.target}) than the new one ({new.target}); `fingerprint diff` compares "
+            "them. To relaunch here with what can be switched, use --anyway."
+        )
 
 
 def _refuse_other_host(new: Snapshot, now: Snapshot, *, anyway: bool) -> None:

@@ -73,7 +73,8 @@ def demo(scenario: str, seed: int, out: Path, say: Say, *, quiet: bool = False) 
             if scenario == "phantom":
                 _run([*capture, "-o", str(new)], say)
             _run(["diff", str(old), str(new)], say, allowed=(0, 1))
-            _run(["bisect", str(old), str(new), "--case", str(case), "--seed", str(seed), *flags], say, allowed=(0, 1))
+            words = ["bisect", str(old), str(new), "--case", str(case), "--seed", str(seed), *flags]
+            _run(words, say, allowed=(0, 1))
     _run(["report", str(case)], say)
     return _beside(world.truth(), case, time.monotonic() - began, say)
 

@@ -1,6 +1,6 @@
 """How a bisect tells a person where it is: which trial of about how many, what is launched, time left, what is likely.
 
-On a terminal one line changes in place; into a file or a pipe each finished launch is one line, and nothing else.
+On a terminal one line changes in place and each finished launch leaves one behind; elsewhere it is quiet.
 """
 
 from __future__ import annotations
@@ -28,11 +28,16 @@ _STAGES = {
 
 
 class ProgressObserver:
-    """Writes to standard error, so that results on standard output stay alone."""
+    """Writes to standard error, so that results on standard output stay alone.
 
-    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+    Args:
+        console: where to.
+        quiet: say nothing; None: on anything that is not a terminal.
+    """
+
+    def __init__(self, console: Console, *, quiet: bool | None = None) -> None:
         self._console = console
-        self._quiet = quiet
+        self._quiet = not console.is_terminal if quiet is None else quiet
         self._status: Status | None = None
         self._began = time.monotonic()
         self._expected = 0.0

@@ -156,3 +156,33 @@ def test_a_factor_that_does_not_exist_is_named(slow: Incident, tmp_path: Path) -
     done = run(words)
     assert done.returncode == 2
     assert "variable:NOPE" in done.stderr
+
+
+def test_snapshots_of_two_hosts_are_not_bisected(slow: Incident, tmp_path: Path) -> None:
+    import snapshots
+
+    elsewhere = tmp_path / "elsewhere.json"
+    host = slow.old.host.model_copy(update={"machine": "0" * 32})
+    snapshots.save(slow.old.model_copy(update={"host": host}), elsewhere)
+    done = run(command("bisect", elsewhere, slow.new_path, "--case", tmp_path / "case"))
+    assert done.returncode == 2
+    assert "of another host" in done.stderr
+    assert not (tmp_path / "case").exists()
+
+
+def test_a_variable_that_the_user_sets_is_in_every_launch_and_no_factor(slow: Incident, tmp_path: Path) -> None:
+    case = tmp_path / "case"
+    words = command(
+        "bisect", slow.old_path, slow.new_path, "--case", case, "--only", "tree:README.md", "--budget", "2",
+        "--variable", "OMP_NUM_THREADS=1", "--flag", "--decode-log-interval=7", "--quiet",
+    )  # fmt: skip
+    done = run(words)
+    assert done.returncode in {0, 1}, done.stderr
+    assert done.stderr == ""
+    trials = Journal(case / "journal.jsonl").trials()
+    assert len(trials) == 2
+    assert all(trial.status == "measured" for trial in trials)
+    assert max(trial.value_ms or 0.0 for trial in trials) < 3 * min(trial.value_ms or 0.0 for trial in trials)
+    refused = run(command("bisect", slow.old_path, slow.new_path, "--variable", "NOVALUE"))
+    assert refused.returncode == 2
+    assert "NOVALUE gives no value" in refused.stderr
