@@ -289,11 +289,11 @@ def _host_differences(before: Snapshot, after: Snapshot) -> list[str]:
 
 def _refuse_two_hosts(old: Snapshot, new: Snapshot, *, anyway: bool) -> None:
     """Between two hosts everything differs, and no launch on one can have the other's hardware."""
-    machines = old.host.machine, new.host.machine
-    if None not in machines and machines[0] != machines[1] and not anyway:
+    names = old.host.name, new.host.name
+    if None not in names and names[0] != names[1] and not anyway:
         raise UsageError(
-            f"The old snapshot is of another host ({old.target}) than the new one ({new.target}); `fingerprint diff` compares "
-            "them. To relaunch here with what can be switched, use --anyway."
+            f"The old snapshot is of another host ({names[0]}) than the new one ({names[1]}); `fingerprint diff` compares"
+            " them. If it is the same one under another name, use --anyway."
         )
 
 

@@ -162,11 +162,11 @@ def test_snapshots_of_two_hosts_are_not_bisected(slow: Incident, tmp_path: Path)
     import snapshots
 
     elsewhere = tmp_path / "elsewhere.json"
-    host = slow.old.host.model_copy(update={"machine": "0" * 32})
+    host = slow.old.host.model_copy(update={"name": "gpu-99"})
     snapshots.save(slow.old.model_copy(update={"host": host}), elsewhere)
     done = run(command("bisect", elsewhere, slow.new_path, "--case", tmp_path / "case"))
     assert done.returncode == 2
-    assert "of another host" in done.stderr
+    assert "of another host (gpu-99)" in done.stderr
     assert not (tmp_path / "case").exists()
 
 
