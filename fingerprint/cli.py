@@ -182,11 +182,12 @@ def _capture_fleet(
 ) -> NoReturn:
     import snapshots
     from fingerprint.capture import capture_many
+    from fingerprint.report.words import clean
 
     trouble = False
     for target, outcome in zip(targets, capture_many(targets, ask, python=python), strict=True):
         if isinstance(outcome, FingerprintError):
-            sys.stderr.write(f"fingerprint: {outcome}\n")
+            sys.stderr.write(f"fingerprint: {clean(str(outcome), 4000)}\n")
             trouble = True
             continue
         path = folder / _capture_name(target.name)
@@ -667,7 +668,9 @@ def main() -> None:
     try:
         app()
     except FingerprintError as error:
-        sys.stderr.write(f"fingerprint: {error}\n")
+        from fingerprint.report.words import clean
+
+        sys.stderr.write(f"fingerprint: {clean(str(error), 4000)}\n")  # some of it was said by a host
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         sys.stderr.write("fingerprint: interrupted; everything was put back\n")

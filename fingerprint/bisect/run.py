@@ -292,8 +292,8 @@ def _refuse_two_hosts(old: Snapshot, new: Snapshot, *, anyway: bool) -> None:
     names = old.host.name, new.host.name
     if None not in names and names[0] != names[1] and not anyway:
         raise UsageError(
-            f"The old snapshot is of another host ({names[0]}) than the new one ({names[1]}); `fingerprint diff` compares"
-            " them. If it is the same one under another name, use --anyway."
+            f"The old snapshot is of another host ({names[0]}) than the new one ({names[1]}); `fingerprint diff`"
+            " compares them. If it is the same one under another name, use --anyway."
         )
 
 
