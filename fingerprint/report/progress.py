@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
+from fingerprint.report.words import clean
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -86,7 +88,7 @@ class ProgressObserver:
         """The launch has come to another stage."""
         if self._status is not None:
             words = f"trial {number} of about {max(self._expected, number):.0f}: {self._what}: {_STAGES[stage]}"
-            self._status.update(escape(words + self._left()))
+            self._status.update(escape(clean(words + self._left(), 200)))
 
     def launched(self, line: TrialLine, search: Search) -> None:
         """A launch is over: one line that stays."""
@@ -111,4 +113,4 @@ class ProgressObserver:
 
     def _say(self, text: str) -> None:
         if not self._quiet:
-            self._console.print(escape(text), highlight=False, soft_wrap=True)
+            self._console.print(escape(clean(text, 400)), highlight=False, soft_wrap=True)
