@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import io
-import subprocess
+import os
+import pty
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -15,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-WIDTH = 108
+WIDTH = 124
 STYLES = {
     "$ ": "bold cyan",
     "ATTRIBUTED": "bold red",
@@ -25,12 +27,28 @@ STYLES = {
 }
 
 
+def on_a_terminal(words: list[str]) -> str:
+    """What a command shows on a terminal of this width."""
+    shown = bytearray()
+
+    def keep(handle: int) -> bytes:
+        data = os.read(handle, 65536)
+        shown.extend(data)
+        return data
+
+    os.environ.update(COLUMNS=str(WIDTH), TERM="xterm")
+    pty.spawn(words, keep)
+    return shown.decode("utf-8", "replace")
+
+
 def demonstration(seed: int) -> list[str]:
     """The lines of one run, from the bisect on; the folder's name is left out."""
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, "-m", "fingerprint", "demo", "--seed", str(seed), "--out", f"{folder}/demo-out"]
-        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True)
-        lines = done.stdout.replace(f"{folder}/", "").splitlines()
+        text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", on_a_terminal(words)).replace(f"{folder}/", "")
+        # A line that was written over has carriage returns in it; what stands in the end is what counts.
+        lines = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
+        lines = [line for line in lines if not re.match(r"[\u2800-\u28ff] ", line) and not line.endswith(" s left")]
     start = next(place for place, line in enumerate(lines) if line.startswith("$ fingerprint bisect"))
     again = next(place for place, line in enumerate(lines) if line.startswith("$ fingerprint report"))
     end = next(place for place, line in enumerate(lines) if line.startswith("truth:"))
@@ -47,8 +65,9 @@ def main() -> None:
         style = next((style for mark, style in STYLES.items() if line.startswith(mark)), "")
         console.print(Text(line[:WIDTH], style=style), soft_wrap=True)
     svg = console.export_svg(title="fingerprint demo")
-    kept = [line for line in svg.splitlines() if "@font-face" not in line]  # no font is fetched from anywhere
-    Path(__file__).with_name("demo.svg").write_text("\n".join(kept) + "\n", encoding="utf-8")
+    svg = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)  # no font is fetched from anywhere
+    svg = svg.replace("Fira Code", "DejaVu Sans Mono")
+    Path(__file__).with_name("demo.svg").write_text(svg + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
