@@ -16,6 +16,7 @@ from fingerprint.report.charts import pictures
 from fingerprint.report.html import render_html
 
 pytestmark = pytest.mark.skipif(program() is None, reason="no chromium on this machine")
+AXE = Path(__file__).parents[2] / ".cache" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 CHECKS = Path(__file__).with_name("page_checks.js").read_text(encoding="utf-8")
 
 
@@ -46,6 +47,17 @@ def test_the_page_asks_for_nothing_and_complains_of_nothing(
 def test_everybody_can_read_it(browser: Browser, pages: dict[str, Path], kind: str, dark: bool, width: int) -> None:
     browser.open(pages[kind], width=width, dark=dark)
     assert browser.evaluate(CHECKS) == []
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="no axe-core here: npm install --prefix .cache/axe axe-core")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_nothing_to_object_to(browser: Browser, pages: dict[str, Path], kind: str, dark: bool) -> None:
+    browser.open(pages[kind], dark=dark)
+    browser.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    browser.evaluate(AXE.read_text(encoding="utf-8") + "; 1")
+    violations = "axe.run().then(found => found.violations.map(one => one.id + ': ' + one.nodes[0].html.slice(0, 200)))"
+    assert browser.evaluate(violations) == []
 
 
 def test_it_is_complete_without_scripts(browser: Browser, pages: dict[str, Path]) -> None:
