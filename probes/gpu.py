@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from probes.reading import Json, attempt, is_unread, names_in, read_text, run, unread
 
-_DEADLINE_S = 15.0
+DEADLINE_S = 15.0
 _LIBRARIES = ("libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1")
 _NOT_LOADED = "NVML cannot be loaded"
 _SMI_FIELDS = (
@@ -112,7 +112,7 @@ def _ask_nvml(libraries: List[str]) -> Json:
     handed = re.match(r"/proc/self/fd/(\d+)$", place)
     done = run(
         [sys.executable, "-I", "-S", "-c", _CHILD, place, *libraries],
-        _DEADLINE_S,
+        DEADLINE_S,
         pass_fds=(int(handed[1]),) if handed else (),
     )
     if done.reason is not None:
@@ -126,7 +126,7 @@ def _ask_nvml(libraries: List[str]) -> Json:
 def _ask_nvidia_smi(reason: str) -> Json:
     """The most important values by way of the tool: for a Python that cannot load the driver's library."""
     query = [f"--query-gpu={','.join(_SMI_FIELDS)}", "--format=csv,noheader,nounits"]
-    done = run(["nvidia-smi", *query], _DEADLINE_S)
+    done = run(["nvidia-smi", *query], DEADLINE_S)
     if done.reason is not None:
         return unread(f"{reason}; {done.reason}")
     gpus: Dict[str, Json] = {}

@@ -50,7 +50,7 @@ class Watch:
         """
         if self._timer is not None:
             self._timer.cancel()
-            self._timer.join(10.0)
+            self._timer.join(gpu.DEADLINE_S + 1.0)  # a driver that hangs has lost its child by then
             self._timer = None
         seen = _shares(self._before, _processor_times())
         words = []

@@ -78,7 +78,7 @@ def test_a_library_that_does_not_match_the_driver_is_said(read: Callable[..., Gp
 def test_a_driver_that_never_returns_costs_its_deadline(
     read: Callable[..., Gpus], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu, "_DEADLINE_S", 0.5)
+    monkeypatch.setattr(gpu, "DEADLINE_S", 0.5)
     section = read("hang")
     assert section.status == "failed"
     assert section.reason == "NVML did not finish within 0.5 s and was ended"
@@ -154,7 +154,7 @@ def test_a_tool_that_hangs_costs_its_deadline(
     context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     smi(tmp_path, monkeypatch, "exec sleep 600")
-    monkeypatch.setattr(gpu, "_DEADLINE_S", 0.5)
+    monkeypatch.setattr(gpu, "DEADLINE_S", 0.5)
     monkeypatch.setattr(gpu, "_ask_nvml", lambda _libraries: {"unread": "NVML cannot be loaded: not here"})
     reason = gpu.read(context(nvml="/nowhere/libnvidia-ml.so.1"))["reason"]
     assert reason.endswith("did not finish within 0.5 s and was ended")
