@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from probes import watch
+from probes import gpu, watch
 from probes.watch import Watch
 
 
@@ -50,7 +50,7 @@ def test_processes_that_are_not_ours_are_a_disturbance(fake: str, monkeypatch: p
 
 def test_a_driver_that_hangs_does_not_hold_the_measurement_up(fake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "AFTER_S", 0.0)
-    monkeypatch.setattr(watch.gpu, "DEADLINE_S", 0.5)
+    monkeypatch.setattr(gpu, "DEADLINE_S", 0.5)
     monkeypatch.setenv("FAKE_NVML", "hang")
     assert seen({1}, fake, 0.2)["gpus"] == {}
     assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if fake.encode() in _bytes(path)]
