@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import signal
@@ -18,13 +19,13 @@ from trials_host import digest_of, processes_of, scratch_directories
 from fingerprint.bisect.journal import Journal
 from fingerprint.reference.world import World
 
-CULPRIT = "variable:OMP_NUM_THREADS"
+CULPRIT = "variable:TCCL_TRANSPORT"
 SEARCHED = (CULPRIT, "flag:--decode-log-interval", "tree:README.md")
 
 
 @pytest.fixture(scope="module")
 def slow(incident: Incident, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Incident]:
-    """A host whose threads are oversubscribed: a gap that no noise of this machine hides."""
+    """A host with the slower all-reduce, which takes about twice the time."""
     folder = tmp_path_factory.mktemp("slow")
     world = World(folder / "host", "single", _seed_of(CULPRIT), models=incident.world.root / "models")
     world.build()
@@ -72,7 +73,7 @@ def test_the_culprit_is_named_and_the_host_is_as_before(slow: Incident, tmp_path
     assert [culprit["factors"] for culprit in verdict["culprits"]] == [[CULPRIT]]
     assert verdict["host_differences"] == []
     assert verdict["host_before"] == verdict["host_after"]
-    assert "OMP_NUM_THREADS" in done.stdout
+    assert "TCCL_TRANSPORT" in done.stdout
     assert all((case / name).is_file() for name in ("old.json", "new.json", "report.md", "report.html"))
     assert len(Journal(case / "journal.jsonl").trials()) == verdict["launches"]
     assert digest_of(slow.world.root / "serving") == before
@@ -101,7 +102,7 @@ def test_stopped_at_any_moment_nothing_is_left_and_the_case_can_be_resumed(
     if (case / "journal.jsonl").is_file() and planner.returncode != 1:
         launched = [line.number for line in Journal(case / "journal.jsonl").trials()]
         done = run(bisect_words(slow, case, "--resume"))
-        assert done.returncode == 1, done.stderr
+        assert done.returncode in {0, 1}, done.stderr  # what it finds is another test's question
         numbers = [line.number for line in Journal(case / "journal.jsonl").trials()]
         assert numbers == list(range(1, len(numbers) + 1))
         assert numbers[: len(launched)] == launched
@@ -137,7 +138,10 @@ def test_snapshots_that_are_none_are_refused_in_a_sentence(slow: Incident, tmp_p
         "foreign.json": ('{"name": "something else"}', "not a snapshot"),
         "words.json": ("hello", "not a snapshot"),
         "newer.json": (newer, "newer version"),
-        "edited.json": (text.replace("OMP_NUM_THREADS", "OMP_NUM_THREADZ"), "does not match its own digest"),
+        "edited.json": (
+            text.replace("CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_MAX_CONNECTION5"),
+            "does not match its own digest",
+        ),
     }
     for name, (content, words) in files.items():
         (tmp_path / name).write_text(content)
@@ -170,19 +174,26 @@ def test_snapshots_of_two_hosts_are_not_bisected(slow: Incident, tmp_path: Path)
     assert not (tmp_path / "case").exists()
 
 
-def test_a_variable_that_the_user_sets_is_in_every_launch_and_no_factor(slow: Incident, tmp_path: Path) -> None:
-    case = tmp_path / "case"
+def test_what_the_user_sets_is_in_every_launch_and_no_factor(slow: Incident, tmp_path: Path) -> None:
     words = command(
-        "bisect", slow.old_path, slow.new_path, "--case", case, "--only", "tree:README.md", "--budget", "2",
-        "--variable", "OMP_NUM_THREADS=1", "--flag", "--decode-log-interval=7", "--quiet",
+        "bisect", slow.old_path, slow.new_path, "--case", tmp_path / "case", "--only", "tree:README.md",
+        "--budget", "2", "--variable", "TINY_MARK=chosen", "--flag", "--decode-log-interval=7", "--quiet",
     )  # fmt: skip
-    done = run(words)
-    assert done.returncode in {0, 1}, done.stderr
-    assert done.stderr == ""
-    trials = Journal(case / "journal.jsonl").trials()
-    assert len(trials) == 2
-    assert all(trial.status == "measured" for trial in trials)
-    assert max(trial.value_ms or 0.0 for trial in trials) < 3 * min(trial.value_ms or 0.0 for trial in trials)
-    refused = run(command("bisect", slow.old_path, slow.new_path, "--variable", "NOVALUE"))
-    assert refused.returncode == 2
-    assert "NOVALUE gives no value" in refused.stderr
+    planner = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    seen: set[str] = set()
+    while planner.poll() is None:
+        for pid in processes_of("TINY_MARK=chosen") - {planner.pid}:
+            with contextlib.suppress(OSError):
+                seen.add(Path(f"/proc/{pid}/cmdline").read_text())
+        time.sleep(0.02)
+    _out, complaint = planner.communicate(timeout=60)
+    assert planner.returncode in {0, 1}, complaint
+    assert complaint == ""
+    assert any("--decode-log-interval\x007\x00" in line for line in seen)
+    assert len(Journal(tmp_path / "case" / "journal.jsonl").trials()) == 2
+
+
+def test_a_setting_without_a_value_is_refused(slow: Incident) -> None:
+    done = run(command("bisect", slow.old_path, slow.new_path, "--variable", "NOVALUE"))
+    assert done.returncode == 2
+    assert "NOVALUE gives no value" in done.stderr
