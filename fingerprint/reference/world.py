@@ -392,6 +392,8 @@ def _share_distribution(name: str, site_packages: Path) -> None:
 def _link(source: str, target: str) -> None:
     try:
         os.link(source, target)
+    except FileExistsError:  # a RECORD may name a file twice
+        return
     except OSError:  # another file system
         shutil.copy2(source, target)
 
