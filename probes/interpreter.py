@@ -132,7 +132,7 @@ def _read(executable: str, argv: List[str], variables: Dict[str, str], cwd: str)
     if pyvenv is None:
         prefix = base_prefix
     elif pyvenv.get("home"):
-        base_prefix = os.path.dirname(os.path.realpath(os.path.join(pyvenv["home"], ".")))
+        base_prefix = _base_of(pyvenv["home"])
     short = _short_version(prefix, base_prefix, real, pyvenv)
     switches = _switches(argv)
     isolated = "I" in switches
@@ -190,6 +190,19 @@ def _existing(places: List[str]) -> List[str]:
         if os.path.isdir(place):
             found.setdefault(os.path.realpath(place), place)
     return list(found.values())
+
+
+def _base_of(home: str) -> str:
+    """The prefix behind a `home`; Python 3.10 writes an environment's own folder there when it was made from one."""
+    for _ in range(8):
+        prefix = os.path.dirname(os.path.realpath(os.path.join(home, ".")))
+        try:
+            home = _pyvenv(read_text(os.path.join(prefix, "pyvenv.cfg"))).get("home", "")
+        except OSError:
+            return prefix
+        if not home:
+            return prefix
+    return prefix
 
 
 def _pyvenv(text: str) -> Dict[str, str]:

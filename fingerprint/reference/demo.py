@@ -56,8 +56,9 @@ def demo(scenario: str, seed: int, out: Path, say: Say, *, quiet: bool = False) 
     say(f"Scenario {scenario}, seed {seed}: {STORIES[scenario]}.")
     say(f"Building a host in {out / 'host'}: a git tree, an environment with wheels, a target and its EAGLE3 draft.")
     world = World(out / "host", scenario, seed)
-    world.build()
+    # Written first: it is also what tells a demonstration's folder from any other.
     (out / "truth.json").write_text(json.dumps(world.truth(), indent=1) + "\n", encoding="utf-8")
+    world.build()
     old, new, case = out / "old.json", out / "new.json", out / "case"
     port = _free_port()
     flags = ["--quiet"] if quiet else []
