@@ -227,7 +227,9 @@ class Model:
         """All explanations by classes, with their prior: singles, then each shape for each two classes."""
         count = len(members)
         mass = np.array([self.weight[m].sum() for m in members])
-        shapes, firsts, seconds = [np.zeros(count, int)], [np.arange(count)], [np.arange(count)]
+        shapes: list[Ints] = [np.zeros(count, int)]
+        firsts: list[Ints] = [np.arange(count)]
+        seconds: list[Ints] = [np.arange(count)]
         priors = [SHAPES[0].prior * mass]
         if self.count > 1:
             pair = np.outer(mass, mass)

@@ -626,7 +626,7 @@ class Search:
         """Flip one factor at a time while that makes the best question better."""
         for _ in range(2):
             best = int(np.argmax(worth))
-            flips = np.arange(rows.shape[1])
+            flips: npt.NDArray[Any] = np.arange(rows.shape[1])
             if flips.size > 48:
                 flips = self._rng(1).permutation(flips)[:48]
             trial = np.repeat(rows[best][None], flips.size, axis=0)
@@ -655,7 +655,7 @@ class Search:
         mean = post.old[heavy] + LEVELS[post.levels(rows)[:, heavy]] * post.size[heavy]
         cell = scale.cell(mean)
         # Explanations that a pending launch will tell apart are looked at one class at a time.
-        classes = np.zeros(heavy.size, int)
+        classes: npt.NDArray[Any] = np.zeros(heavy.size, int)
         if pending:
             codes = post.levels(np.array(pending))[:, heavy]
             _, classes = np.unique(codes, axis=1, return_inverse=True)

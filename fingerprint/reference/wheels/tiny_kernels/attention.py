@@ -16,7 +16,7 @@ def grouped_attention(query: Array, keys: Array, values: Array) -> Array:
     kv_heads, length, _ = keys.shape
     group = heads // kv_heads
     # The heads that share keys become more rows of one product.
-    packed = query.reshape(rows, kv_heads, group, head_dim).transpose(1, 2, 0, 3)
+    packed: Array = query.reshape(rows, kv_heads, group, head_dim).transpose(1, 2, 0, 3)
     packed = packed.reshape(kv_heads, -1, head_dim)
     scores = (packed * head_dim**-0.5) @ keys.transpose(0, 2, 1)
     if rows > 1:

@@ -146,8 +146,8 @@ def _ridge(inputs: Array, wanted: Array) -> Array:
     """The map (in, out) from rows of `inputs` to rows of `wanted` with the least squared error, kept small."""
     gram = inputs.T @ inputs
     gram[np.diag_indices_from(gram)] += _RIDGE * np.trace(gram) / len(gram)
-    solved: Array = np.linalg.solve(gram, inputs.T @ wanted)
-    return solved
+    solved = np.linalg.solve(gram, inputs.T @ wanted)
+    return np.asarray(solved, np.float64)
 
 
 def main() -> None:
