@@ -268,7 +268,7 @@ SLOW_KERNELS_1_5: Mapping[str, Patch] = {
         Edit('"""All heads at once.\n', '"""Head by head and row by row, in blocks of keys that fit the cache.\n'),
         Edit(
             "    # The heads that share keys become more rows of one product.\n"
-            "    packed = query.reshape(rows, kv_heads, group, head_dim).transpose(1, 2, 0, 3)\n"
+            "    packed: Array = query.reshape(rows, kv_heads, group, head_dim).transpose(1, 2, 0, 3)\n"
             "    packed = packed.reshape(kv_heads, -1, head_dim)\n"
             "    scores = (packed * head_dim**-0.5) @ keys.transpose(0, 2, 1)\n"
             "    if rows > 1:\n"
