@@ -459,7 +459,7 @@ def attach(
     if done.said:
         _print(done.said)
     if done.by_hand:
-        _print(f"{done.reason}:")
+        _print(done.reason)
         _print("\n".join(f"  {path}" for path in done.by_hand))
 
 
