@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -71,3 +73,21 @@ def objects_of(incident: Incident) -> dict[str, str]:
     """The kept files that trials of the incident put in place."""
     digests = {digest for factor in incident.found().factors for digest in factor.objects()}
     return {digest: b64encode(incident.evidence.get(digest)).decode() for digest in digests}
+
+
+@contextmanager
+def changed_host(folder: Path, seed: int, models: Path | None = None) -> Iterator[Incident]:
+    """A host captured in its old state, changed in place, captured again, and still serving."""
+    world = World(folder / "host", "single", seed, models=models)
+    world.build()
+    port = free_port()
+    server = world.start(port)
+    try:
+        old = read(folder / "old.json", port, keep=["tiny-*"])
+        world.stop(server)
+        world.change()
+        server = world.start(port)
+        new = read(folder / "new.json", port)
+        yield Incident(world, old, new, folder / "old.json", folder / "new.json", server.pid, port)
+    finally:
+        world.stop(server)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from incident_host import Incident, free_port, read
+from incident_host import Incident, changed_host
 from trials_host import digest_of, processes_of, scratch_directories
 
 from fingerprint.bisect.journal import Journal
@@ -26,20 +26,9 @@ SEARCHED = (CULPRIT, "flag:--decode-log-interval", "tree:README.md")
 @pytest.fixture(scope="module")
 def slow(incident: Incident, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Incident]:
     """A host with the slower all-reduce, which takes about twice the time."""
-    folder = tmp_path_factory.mktemp("slow")
-    world = World(folder / "host", "single", _seed_of(CULPRIT), models=incident.world.root / "models")
-    world.build()
-    port = free_port()
-    server = world.start(port)
-    try:
-        old = read(folder / "old.json", port, keep=["tiny-*"])
-        world.stop(server)
-        world.change()
-        server = world.start(port)
-        new = read(folder / "new.json", port)
-        yield Incident(world, old, new, folder / "old.json", folder / "new.json", server.pid, port)
-    finally:
-        world.stop(server)
+    models = incident.world.root / "models"
+    with changed_host(tmp_path_factory.mktemp("slow"), _seed_of(CULPRIT), models) as slow:
+        yield slow
 
 
 def _seed_of(culprit: str) -> int:
