@@ -18,7 +18,6 @@ import csv
 import ctypes
 import json
 import os
-import re
 import select
 import shutil
 import signal
@@ -297,19 +296,14 @@ class World:
 
 def installed_files(location: str, name: str) -> List[str]:
     """The files of an installed distribution below `location`, its metadata included; none when it is not there."""
-    wanted = canonical(name)
+    wanted = reading.canonical(name)
     for entry in os.listdir(location):
-        if entry.endswith(".dist-info") and canonical(entry[: -len(".dist-info")].rpartition("-")[0]) == wanted:
+        if entry.endswith(".dist-info") and reading.canonical(entry[: -len(".dist-info")].rpartition("-")[0]) == wanted:
             record = reading.read_text(os.path.join(location, entry, "RECORD"), LARGEST_KEPT_BYTES)
             rows = [row[0] for row in csv.reader(record.splitlines()) if row]
             paths = [os.path.normpath(os.path.join(location, row)) for row in rows]
             return [path for path in paths if path.startswith(location.rstrip("/") + "/")]
     return []
-
-
-def canonical(name: str) -> str:
-    """A project's name as all its spellings have it in common (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _inside(root: str, name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from probes import packages, processes
 from probes.interpreter import Interpreter, deduce
-from probes.reading import Json, attempt, is_unread, read_bytes, read_text, unread, without_server
+from probes.reading import Json, attempt, canonical, is_unread, read_bytes, read_text, unread, without_server
 
 _FILES = ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_TUNER_CONFIG_FILE")
 _PLUGIN = re.compile(r"/(libnccl-(?:net|tuner|profiler|env)[^/]*\.so[^/]*)$")
@@ -144,7 +144,7 @@ def _packages(interpreter: Interpreter) -> Tuple[Dict[str, str], Dict[str, str]]
                 for line in found.requires:
                     wish = re.match(r"([A-Za-z0-9_.-]*nccl[A-Za-z0-9_.-]*?)\s*\(?\s*==\s*([^;,)\s]+)", line[:500])
                     if wish:
-                        pinned.setdefault(packages.canonical(wish[1]), wish[2])
+                        pinned.setdefault(canonical(wish[1]), wish[2])
     return installed, pinned
 
 

@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Pa
 
 from probes import digests
 from probes.interpreter import Interpreter, build, deduce
-from probes.reading import Json, attempt, names_in, read_bytes, read_text, unread
+from probes.reading import Json, attempt, canonical, names_in, read_bytes, read_text, unread
 from probes.secrets import Keeper
 
 _LARGEST_METADATA_BYTES = 4 << 20
@@ -59,11 +59,6 @@ class Found:
     def rows(self) -> List[Row]:
         """The lines of its RECORD, none without one."""
         return list(record_rows(self.record or ""))
-
-
-def canonical(name: str) -> str:
-    """A project's name as the packaging standards compare it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def read(context: Dict[str, Any]) -> Json:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -206,3 +207,8 @@ def _finish(
     if len(out) > limit:
         return Finished(0, out[:limit], f"{name}: its output was cut at {limit} bytes")
     return Finished(0, out, None)
+
+
+def canonical(name: str) -> str:
+    """A project's name as all its spellings have it in common (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
