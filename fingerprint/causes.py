@@ -257,7 +257,7 @@ _BRINGS: tuple[tuple[str, str], ...] = (
     (r"nccl/(loaded|installed|pinned)/.*|log/facts/nccl", r"packages/distributions/nvidia-nccl-.*"),
     (r"nccl/settings/.*", r"nccl/files/.*"),
     (
-        r"log/running/graph|log/facts/(graphs|verify graph|graph addresses)",
+        r"log/facts/(graphs|verify graph|graph addresses)",
         r"server/flags/--(.*cuda-graph.*|enforce-eager)",
     ),
     (r"log/facts/attention backend", r"server/flags/--.*attention-backend"),

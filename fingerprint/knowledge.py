@@ -467,7 +467,7 @@ ELSEWHERE = (
         "all-reduce",
     ),
     _row(
-        r"log/running/graph|log/facts/(graphs|verify\ graph)",
+        r"log/facts/(graphs|verify\ graph)",
         2.5,
         "the server says whether a step is a recorded graph",
         GRAPHS_OFF,

@@ -17,12 +17,14 @@ from snapshots import (
     Key,
     Leaf,
     LocalFile,
+    Log,
     Model,
     ModelFile,
     Models,
     Nccl,
     Packages,
     Process,
+    Running,
     Section,
     Server,
     Snapshot,
@@ -440,3 +442,10 @@ def test_the_order_of_the_input_never_matters() -> None:
     empty = snapshot(packages=Packages(status="ok"))
     forward, backward = compare(build(list), empty), compare(build(lambda names: list(reversed(names))), empty)
     assert forward == backward
+
+
+def test_a_server_that_has_not_decoded_yet_is_not_another_server() -> None:
+    waiting = snapshot(log=Log(status="ok"))
+    served = snapshot(log=Log(status="ok", running=Running(graph=False, accept_length=2.0, tokens_per_second=60.0)))
+    assert compare(waiting, served).equal
+    assert waiting.id == served.id

@@ -49,7 +49,8 @@ def test_a_recording_is_listed_measured_tagged_and_found_again(incident: Inciden
     assert "good" in listed.stdout
     assert "tok/s" in listed.stdout
     assert "not measured" in listed.stdout
-    assert run(tmp_path, "diff", "@good", "@last").returncode == 0
+    compared = run(tmp_path, "diff", "@good", "@last")
+    assert compared.returncode == 0, compared.stdout
     assert run(tmp_path, "validate", "@good").returncode == 0
     assert run(tmp_path, "log", "--tag", "last=newest").returncode == 0
     assert run(tmp_path, "show", "@newest", "server").returncode == 0
