@@ -1,0 +1,87 @@
+"""Which packages cannot be mixed, and which only move together."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fingerprint.causes import Tie, bundles, ties
+from snapshots import Distribution, Packages, Snapshot
+
+
+def host(**packages: tuple[str, list[str]]) -> Snapshot:
+    """A host with these packages: name to version and requirements."""
+    installed = {
+        name: Distribution(version=version, location="/venv", requires=requires)
+        for name, (version, requires) in packages.items()
+    }
+    now = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    return Snapshot(taken_at=now, target="local", tool="0", packages=Packages(status="ok", distributions=installed))
+
+
+def test_packages_that_pin_each_other_in_both_directions_are_one_bundle() -> None:
+    old = host(torch=("2.7.1", ["triton==3.3.1"]), triton=("3.3.1", []), numpy=("1.26", []))
+    new = host(torch=("2.8.0", ["triton==3.4.0"]), triton=("3.4.0", []), numpy=("2.0", []))
+    assert list(ties(old, new)) == [
+        Tie("torch", "triton", "triton==3.4.0", exact=True, side="new"),
+        Tie("torch", "triton", "triton==3.3.1", exact=True, side="old"),
+    ]
+    assert bundles(ties(old, new)) == (("torch", "triton"),)
+
+
+def test_a_requirement_that_both_versions_meet_ties_nothing() -> None:
+    old = host(torch=("2.7.1", ["numpy>=1.20"]), numpy=("1.26", []))
+    new = host(torch=("2.8.0", ["numpy>=1.20"]), numpy=("2.0", []))
+    assert not list(ties(old, new))
+
+
+def test_a_new_package_that_needs_a_newer_one_is_an_order_and_no_bundle() -> None:
+    old = host(sglang=("0.5.5", ["kernel>=0.3"]), kernel=("0.3.0", []))
+    new = host(sglang=("0.5.8", ["kernel>=0.4"]), kernel=("0.4.0", []))
+    assert [(tie.mover, tie.moved, tie.side) for tie in ties(old, new)] == [("sglang", "kernel", "new")]
+    assert bundles(ties(old, new)) == ()
+
+
+def test_a_requirement_that_is_broken_where_it_was_read_ties_nothing() -> None:
+    old = host(torch=("2.7.1", []), triton=("3.3.1", []))
+    new = host(torch=("2.8.0", ["triton==3.4.0"]), triton=("3.5.0", []))
+    assert not list(ties(old, new))
+
+
+def test_a_package_that_came_with_the_one_that_needs_it_is_tied_to_it() -> None:
+    old = host(flashinfer=("0.6.6", []))
+    new = host(flashinfer=("0.6.7", ["tvm-ffi<1"]), **{"tvm-ffi": ("0.1.2", [])})
+    assert [(tie.mover, tie.moved, tie.side) for tie in ties(old, new)] == [("flashinfer", "tvm-ffi", "new")]
+
+
+def test_other_platforms_and_extras_tie_nothing() -> None:
+    old = host(torch=("2.7.1", []), triton=("3.3.1", []))
+    wanted = ['triton==3.4.0; sys_platform == "win32"', 'triton==3.4.0; extra == "all"', "not a requirement ==="]
+    assert not list(ties(old, host(torch=("2.8.0", wanted), triton=("3.4.0", []))))
+
+
+def test_a_bundle_goes_through_others() -> None:
+    old = host(a=("1", ["b==1"]), b=("1", ["c==1"]), c=("1", ["a==1"]), d=("1", ["a==1"]))
+    new = host(a=("2", ["b==2"]), b=("2", ["c==2"]), c=("2", ["a==2"]), d=("2", []))
+    assert bundles(ties(old, new)) == (("a", "b", "c"),)
+
+
+NAMES = st.sampled_from("abcde")
+PACKAGE = st.tuples(
+    st.sampled_from("123"),
+    st.lists(st.builds("{}{}{}".format, NAMES, st.sampled_from(["==", ">=", "<"]), st.sampled_from("123"))),
+)
+
+
+@given(st.dictionaries(NAMES, PACKAGE), st.dictionaries(NAMES, PACKAGE))
+def test_bundles_are_disjoint_and_the_other_way_round_they_are_the_same(
+    before: dict[str, tuple[str, list[str]]], after: dict[str, tuple[str, list[str]]]
+) -> None:
+    old, new = host(**before), host(**after)
+    found = bundles(ties(old, new))
+    members = [name for bundle in found for name in bundle]
+    assert len(members) == len(set(members))
+    assert all(len(bundle) > 1 for bundle in found)
+    assert found == bundles(ties(new, old))
