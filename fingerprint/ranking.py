@@ -24,7 +24,8 @@ from fingerprint.diff import Difference, Reason
 from fingerprint.hunks import Hunk, apart, hunks
 from fingerprint.knowledge import JUDGEMENT, Known, first
 from fingerprint.misspelling import misspelling_of
-from fingerprint.views import canonical, version
+from fingerprint.spellings import canonical
+from fingerprint.views import version
 from snapshots import Key, LocalFile, Process, Snapshot, Tree
 
 START = -1.0

@@ -22,6 +22,7 @@ from fingerprint.factors.flags import INERT as INERT_FLAGS
 from fingerprint.factors.flags import CommandLine
 from fingerprint.factors.variables import is_inert
 from fingerprint.hunks import apart, hunks
+from fingerprint.spellings import canonical, paired
 from snapshots import (
     Distribution,
     Key,
@@ -390,36 +391,14 @@ INERT_ARGUMENTS = frozenset(
     {flag[2:].replace("-", "_") for flag in INERT_FLAGS} | {"api_key", "pid", "random_seed", "served_model_name"}
 )
 
-_SPELLINGS = {
-    "--model": "--model-path",
-    "--tokenizer": "--tokenizer-path",
-    "--tp": "--tp-size",
-    "--tensor-parallel-size": "--tp-size",
-    "--pp": "--pp-size",
-    "--pipeline-parallel-size": "--pp-size",
-    "--dp": "--dp-size",
-    "--data-parallel-size": "--dp-size",
-    "--ep": "--ep-size",
-    "--expert-parallel-size": "--ep-size",
-    "--speculative-draft-model": "--speculative-draft-model-path",
-}
-"""Other names that SGLang's and vLLM's parsers take for one flag."""
-
-
-def canonical(flag: str) -> str:
-    """The one spelling of a flag."""
-    flag = "--" + flag[2:].replace("_", "-")
-    return _SPELLINGS.get(flag, flag)
-
 
 def _command(command: Change | None, arguments: dict[str, list[Change]]) -> Iterator[Difference]:
     """The launcher's flags one by one, each with the resolved arguments that follow from it."""
     pending = dict(arguments)
     if command is not None:
         before, after = CommandLine.of(_words(command.old)), CommandLine.of(_words(command.new))
-        renamed = _respelled(before, after)
-        moved = [name for name in {**before.flags, **after.flags} if before.flags.get(name) != after.flags.get(name)]
-        moved = [name for name in moved if name not in renamed]
+        pairs = paired(before.flags, after.flags)
+        moved = {name: sides for name, sides in pairs.items() if len({*_values(sides, before, after)}) > 1}
         if before.program != after.program or not moved:
             yield Difference(
                 key=("server", "command"),
@@ -431,8 +410,8 @@ def _command(command: Change | None, arguments: dict[str, list[Change]]) -> Iter
                 changes=(command,),
                 state=before.program == after.program,
             )
-        for name in moved:
-            was, now = (None if words is None else " ".join(words) for words in _values(name, before, after))
+        for name, sides in moved.items():
+            was, now = (None if words is None else " ".join(words) for words in _values(sides, before, after))
             follows = [
                 change
                 for key in list(pending)
@@ -445,6 +424,7 @@ def _command(command: Change | None, arguments: dict[str, list[Change]]) -> Iter
                 old=None if was is None else was or "on",
                 new=None if now is None else now or "on",
                 title=name,
+                note=f"written {sides[0]} before" if None not in sides and sides[0] != sides[1] else "",
                 details=tuple(f"resolved {_moved(change)}" for change in follows),
                 changes=(command, *follows),
                 factor=f"flag:{name}",
@@ -466,17 +446,11 @@ def _command(command: Change | None, arguments: dict[str, list[Change]]) -> Iter
 
 
 def _values(
-    name: str, before: CommandLine, after: CommandLine
+    sides: tuple[str | None, str | None], before: CommandLine, after: CommandLine
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-    return before.flags.get(name), after.flags.get(name)
-
-
-def _respelled(before: CommandLine, after: CommandLine) -> frozenset[str]:
-    """Flags that have the same words on both sides under two names."""
-    gone = {canonical(name): name for name in before.flags if name not in after.flags}
-    come = {canonical(name): name for name in after.flags if name not in before.flags}
-    pairs = [(gone[name], come[name]) for name in gone.keys() & come.keys()]
-    return frozenset(name for pair in pairs if before.flags[pair[0]] == after.flags[pair[1]] for name in pair)
+    """The words of a setting in either launch, by what each calls it."""
+    old, new = sides
+    return before.flags.get(old or ""), after.flags.get(new or "")
 
 
 def _moved(change: Change) -> str:

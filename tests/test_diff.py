@@ -257,6 +257,15 @@ def test_a_variable_that_the_launch_did_not_change_is_no_factor() -> None:
     assert difference.note == "the same at launch: something set it later"
 
 
+def test_one_setting_under_two_names_is_one_difference() -> None:
+    old = snapshot(server=server(("launcher", {"argv": ["py", "-m", "srv", "--tensor-parallel-size", "2"]})))
+    new = snapshot(server=server(("launcher", {"argv": ["py", "-m", "srv", "--tp=4"]})))
+    difference = one(compare(old, new))
+    assert (difference.title, difference.old, difference.new) == ("--tp", "2", "4")
+    assert difference.note == "written --tensor-parallel-size before"
+    assert difference.factor == "flag:--tp"
+
+
 def test_inert_variables_show_only_where_state_is_asked_for() -> None:
     old = snapshot(server=server(("launcher", {"at_exec": {"SSH_TTY": "/dev/pts/1"}})))
     new = snapshot(server=server(("launcher", {"at_exec": {"SSH_TTY": "/dev/pts/7"}})))
