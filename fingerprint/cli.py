@@ -369,6 +369,34 @@ def show(
 
 
 @app.command()
+def extract(
+    snapshot: Annotated[str, typer.Argument(help=SNAPSHOT)],
+    factor: Annotated[str, typer.Argument(help="startup:NAME, tree:PATH or package:NAME, as a bisect names it.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file, or a folder for its own name; then its path is said.")
+    ] = None,
+    kept: Annotated[list[Path] | None, typer.Option(help="Further folders with kept files.")] = None,
+) -> None:
+    """Give back what a snapshot holds of one factor: a startup file, a patch, or a package as a wheel."""
+    from fingerprint.bisect.run import evidence_beside
+    from fingerprint.extract import extract as take
+
+    loaded, path = _find(snapshot)
+    taken = take(loaded, factor, evidence_beside(path, kept or ()))
+    if output is None:
+        if sys.stdout.isatty() and taken.name.endswith(".whl"):
+            raise UsageError(f"{taken.name} is no text; name a file or a folder with -o.")
+        sys.stdout.buffer.write(taken.data)
+        return
+    file = output / taken.name if output.is_dir() else output
+    try:
+        file.write_bytes(taken.data)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror}.") from None
+    _print(str(file))
+
+
+@app.command()
 def validate(snapshot: Annotated[str, typer.Argument(help=SNAPSHOT)]) -> None:
     """Say whether a file is a whole snapshot that nobody has altered."""
     loaded = _load(snapshot)

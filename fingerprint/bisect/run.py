@@ -161,6 +161,7 @@ def bisect(
         host_after=after.id,
         host_differences=differences,
     )
+    _keep_culprits(prepared, verdict)
     prepared.case.write_outcome(outcome)
     return prepared.case, outcome
 
@@ -275,8 +276,17 @@ def _fixed_lines(found: Found) -> list[FactorLine]:
 def _revert(verdict: Verdict, factors: dict[str, Factor]) -> list[str]:
     if verdict.kind not in {"attributed", "several", "interaction"}:
         return []
-    names = sorted(name for culprit in verdict.culprits for name in culprit.factors)
+    largest_first = sorted(verdict.culprits, key=lambda culprit: -abs(culprit.share[1]))
+    names = [name for culprit in largest_first for name in sorted(culprit.factors)]
     return [factors[name].revert() for name in names if name in factors]
+
+
+def _keep_culprits(prepared: Prepared, verdict: Verdict) -> None:
+    """Copy the kept files of what is blamed beside the case's old snapshot, where the lines that revert it look."""
+    store = store_beside(prepared.case.folder / "old.json")
+    blamed = [prepared.factors[name] for culprit in verdict.culprits for name in culprit.factors]
+    for digest in sorted({digest for factor in blamed for digest in factor.objects()}):
+        store.put(prepared.evidence.get(digest))
 
 
 def _host_differences(before: Snapshot, after: Snapshot) -> list[str]:

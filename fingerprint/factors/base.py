@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -58,8 +59,8 @@ class Factor(ABC):
         """
 
     def revert(self) -> str:
-        """What to do on the host to have the old value for good, as a line to type or a sentence."""
-        return f"bring back {self.id} to {self.old_words}"
+        """A line to type on the host to have the old value for good; a comment (`# …`) where it takes a hand."""
+        return f"# bring back {self.id} to {self.old_words}"
 
     def objects(self) -> frozenset[str]:
         """Digests of kept files that its plans refer to."""
@@ -83,6 +84,12 @@ class Found:
 
     factors: list[Factor]
     fixed: list[Fixed]
+
+
+def extract_line(identifier: str, into: str | None = None) -> str:
+    """The command that takes a factor's old contents out of a case's old snapshot."""
+    output = ["-o", into] if into is not None else []
+    return shlex.join(["fingerprint", "extract", "old.json", identifier, *output])
 
 
 def short(value: object, limit: int = 60) -> str:

@@ -77,8 +77,8 @@ class Flag(Factor):
     def revert(self) -> str:
         """What to change in the launch command."""
         if self.old is None:
-            return f"remove {self.name} from the launch command"
-        return f"launch with {shlex.join([self.name, *self.old])}"
+            return f"# take {self.name} out of the launch command"
+        return f"# launch with {shlex.join([self.name, *self.old])}"
 
 
 def command_line(process: Process | None) -> CommandLine | None:

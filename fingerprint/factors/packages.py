@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fingerprint.factors.base import Evidence, Factor, Fixed
+from fingerprint.factors.base import Evidence, Factor, Fixed, extract_line
 from fingerprint.factors.plan import LaunchPlan
 from snapshots import Distribution, Snapshot
 
@@ -19,6 +20,8 @@ class Package(Factor):
     new: Distribution | None
     files: tuple[tuple[str, str], ...]
     """The old files: path below the location, digest."""
+    python: str
+    """The serving interpreter's executable."""
 
     def apply(self, plan: LaunchPlan, *, new: bool) -> None:
         """Leave the live files, or lay the old ones over them."""
@@ -42,12 +45,15 @@ class Package(Factor):
         )
 
     def revert(self) -> str:
-        """The pip command, where a version says it all."""
+        """The pip command: of the old build where its files are kept, else of the old version."""
+        pip = f"{shlex.quote(self.python)} -m pip"
         if self.old is None:
-            return f"pip uninstall {self.name}"
-        if self.new is not None and self.old.version == self.new.version:
-            return f"reinstall the old build of {self.name} {self.old.version} (kept beside the old snapshot)"
-        return f"pip install --no-deps {self.name}=={self.old.version}"
+            return f"{pip} uninstall {shlex.quote(self.name)}"
+        install = f"{pip} install --no-deps"
+        if self.files:
+            old_build = extract_line(self.id, into=".")
+            return f'{install} --force-reinstall "$({old_build})"'
+        return f"{install} {shlex.quote(f'{self.name}=={self.old.version}')}"
 
     def objects(self) -> frozenset[str]:
         """The old files."""
@@ -59,6 +65,7 @@ def find(old: Snapshot, new: Snapshot, evidence: Evidence) -> Iterator[Factor | 
     before, after = old.packages.distributions, new.packages.distributions
     if old.packages.status in {"failed", "absent"} or new.packages.status in {"failed", "absent"}:
         return
+    python = new.packages.interpreter.executable if new.packages.interpreter is not None else "python"
     for name in sorted(before.keys() | after.keys()):
         was, is_now = before.get(name), after.get(name)
         if was is not None and is_now is not None and _contents(was, is_now) == _contents(is_now, was):
@@ -72,7 +79,7 @@ def find(old: Snapshot, new: Snapshot, evidence: Evidence) -> Iterator[Factor | 
             reason = f"{len(missing)} of its {len(files)} kept files are not in the store beside the old snapshot"
             yield Fixed(identifier, old_words, new_words, reason)
         else:
-            yield Package(identifier, old_words, new_words, name, was, is_now, files)
+            yield Package(identifier, old_words, new_words, name, was, is_now, files, python)
 
 
 def _contents(one: Distribution, other: Distribution) -> tuple[object, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from fingerprint.factors.base import Evidence, Factor, Fixed
+from fingerprint.factors.base import Evidence, Factor, Fixed, extract_line
 from fingerprint.factors.plan import LaunchPlan
 from snapshots import Snapshot, StartupFile
 
@@ -37,9 +38,11 @@ class StartupCode(Factor):
 
     def revert(self) -> str:
         """What to do with the file."""
-        if self.old is None and self.new is not None:
-            return f"rm {self.new.path}"
-        return f"put the old text of {self.old.path if self.old else self.id} back (it is in the old snapshot)"
+        gone = [f"rm {shlex.quote(self.new.path)}"] if self.new is not None else []
+        if self.old is None:
+            return gone[0]
+        back = f"{extract_line(self.id)} > {shlex.quote(self.old.path)}"
+        return " && ".join([*gone, back]) if self.new is not None and self.new.path != self.old.path else back
 
 
 def find(old: Snapshot, new: Snapshot, _evidence: Evidence) -> Iterator[Factor | Fixed]:

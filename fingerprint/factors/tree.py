@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from fingerprint.factors.base import Evidence, Factor, Fixed
+from fingerprint.factors.base import Evidence, Factor, Fixed, extract_line
 from fingerprint.factors.plan import LaunchPlan, TreePlan
 from snapshots import LocalFile, Snapshot, Tree
 
@@ -64,9 +64,19 @@ class ChangedFile(Factor):
         """The git command, or what to put back."""
         if self.old is None and self.new is not None and self.new.change == "untracked":
             return f"rm {shlex.quote(str(PurePosixPath(self.root, self.path)))}"
+        git, path = f"git -C {shlex.quote(self.root)}", shlex.quote(self.path)
+        if self.new is not None and self.new.change == "added":
+            committed = f"{git} rm --force -- {path}"
+        else:
+            committed = f"{git} checkout HEAD -- {path}"
         if self.old is None:
-            return f"git -C {shlex.quote(self.root)} checkout -- {shlex.quote(self.path)}"
-        return f"put the old local difference of {self.path} back (it is in the old snapshot)"
+            return committed
+        if self.old.change == "untracked":
+            return f"{extract_line(self.id)} > {shlex.quote(str(PurePosixPath(self.root, self.path)))}"
+        if self.old.change == "deleted":
+            return f"{git} rm --force -- {path}"
+        clean = f"{committed} && " if self.new is not None else ""
+        return f"{clean}{extract_line(self.id)} | {git} apply"
 
 
 def find(old: Snapshot, new: Snapshot, _evidence: Evidence) -> Iterator[Factor | Fixed]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -55,7 +56,11 @@ class Variable(Factor):
 
     def revert(self) -> str:
         """The line for the launch script."""
-        return f"unset {self.name}" if self.old is None else f"export {self.name}={self.old}"
+        return (
+            f"unset {shlex.quote(self.name)}"
+            if self.old is None
+            else f"export {shlex.quote(self.name)}={shlex.quote(self.old)}"
+        )
 
 
 def find(old: Snapshot, new: Snapshot, _evidence: Evidence) -> Iterator[Factor | Fixed]:

@@ -259,13 +259,13 @@ def speeds_of(scene: Scene, old: Snapshot) -> tuple[tuple[Speed, ...], BreakEven
             speeds.append(
                 Speed(side=side, cycle_ms=cycle, accept_length=accept, tokens_per_second=1000 * accept / cycle)
             )
-    if len(speeds) < 2 or not (scene.settled or scene.outcome.kind == "phantom"):
+    if len(speeds) < 2 or scene.outcome.kind == "healed" or not (scene.settled or scene.outcome.kind == "phantom"):
         return tuple(speeds), None
     before, after = speeds
     then = old.measured
     note = "same cycle parts, same requests; tokens a second are accept length over cycle time"
     wanted = before.tokens_per_second
-    if scene.outcome.kind in {"phantom", "healed"}:
+    if scene.outcome.kind == "phantom":
         if then is not None and then.tokens_per_second is not None:
             wanted, note = then.tokens_per_second, "the speed that the old snapshot recorded"
         elif scene.line.then_old_ms is not None and scene.metric == "verify_ms":

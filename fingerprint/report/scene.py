@@ -70,6 +70,9 @@ class Scene:
             return title
         if line.old == "absent" and factor.startswith("variable:"):
             return f"{title}={line.new}"
+        version, contents, _ = line.new.partition(" (contents ")
+        if contents and line.old.startswith(version + contents):
+            return f"{title} ({version}, other contents)"
         return f"{title} ({line.old} → {line.new})"
 
     def ms(self, interval: Interval, *, sign: bool = False) -> str:

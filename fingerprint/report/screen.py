@@ -71,8 +71,9 @@ def answer(scene: Scene) -> str:
         case "phantom":
             return _phantom(scene)
         case "healed":
-            new = scene.ms(outcome.new_ms) if outcome.new_ms else "as fast as the old side"
-            return f"The slowdown is not there today: with everything new, {scene.what} takes {new}."
+            new = scene.ms(outcome.new_ms) if outcome.new_ms else "as long as the old side"
+            then = f", not the {ms(outcome.then.new_ms)} of then" if outcome.then is not None else ""
+            return f"The slowdown is not there today: with everything new, {scene.what} takes {new}{then}."
         case "unstable":
             sigma = scene.ms(outcome.sigma_ms) if outcome.sigma_ms else "too much"
             return (
@@ -166,13 +167,25 @@ def more(scene: Scene, speeds: Sequence[Speed], even: BreakEven | None) -> tuple
             f"So the speed of this host is {number(now.tokens_per_second)} tok/s, at accept length "
             f"{now.accept_length:.2f} and {number(now.cycle_ms)} ms a cycle."
         )
-    if even is not None and outcome.kind != "healed":
+    if even is not None:
         where = "here" if outcome.kind == "phantom" else "with everything new"
         lines.append(
             f"It would take an accept length of {even.accept_length:.2f} to have "
             f"{number(even.wanted_tokens_per_second)} tok/s {where}."
         )
     return tuple(lines)
+
+
+RESTART = "Then restart the server, capture and measure it again."
+
+
+def _where(lines: Sequence[str]) -> str:
+    """Where to type lines that take contents out of the old snapshot."""
+    return (
+        "Type them in the folder of this report: old.json lies there."
+        if any("old.json" in line for line in lines)
+        else ""
+    )
 
 
 def advice(scene: Scene, suspects: Sequence[Suspect]) -> tuple[str, ...]:
@@ -188,9 +201,9 @@ def advice(scene: Scene, suspects: Sequence[Suspect]) -> tuple[str, ...]:
                 either = "All of these lines are needed: one alone changes nothing."
             elif len(outcome.revert) > 1:
                 either = "Each of these lines takes its own share away."
-            return tuple(filter(None, [either, "Then restart the server, capture and measure it again."]))
+            return tuple(filter(None, [either, _where(outcome.revert), RESTART]))
         case "interaction":
-            return ("Either of these lines is enough.", "Then restart the server, capture and measure it again.")
+            return tuple(filter(None, ["Either of these lines is enough.", _where(outcome.revert), RESTART]))
         case "phantom":
             return (
                 "Do not revert any of the differences for speed: it would change nothing.",
