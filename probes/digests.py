@@ -12,9 +12,10 @@ import hashlib
 import os
 import stat
 import threading
-from typing import Callable, Deque, Dict, List, NamedTuple, Tuple, Union
+from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Tuple, Union
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
+"""Read at once into one buffer of each thread: what is hashed is still in the processor's cache."""
 
 
 class Job(NamedTuple):
@@ -29,8 +30,8 @@ Answer = Union[Tuple[str, int], OSError]
 """Digest in hexadecimal and size, or why it cannot be read."""
 
 
-def of_file(path: str, algorithm: str = "sha256") -> Tuple[str, int]:
-    """Digest and size of a regular file.
+def of_file(path: str, algorithm: str = "sha256", buffer: Optional[memoryview] = None) -> Tuple[str, int]:
+    """Digest and size of a regular file, read through `buffer` where one is given.
 
     Raises:
         OSError: it cannot be read, or is none.
@@ -41,12 +42,13 @@ def of_file(path: str, algorithm: str = "sha256") -> Tuple[str, int]:
         if not stat.S_ISREG(about.st_mode):
             raise OSError("not a regular file")
         digest = getattr(hashlib, algorithm)()
+        view = buffer if buffer is not None else memoryview(bytearray(_CHUNK))
         size = 0
         while True:
-            chunk = os.read(handle, min(_CHUNK, about.st_size + 1))
-            digest.update(chunk)
-            size += len(chunk)
-            if not chunk or size == about.st_size:
+            got = os.readv(handle, [view])
+            digest.update(view[:got])
+            size += got
+            if not got or size == about.st_size:
                 return digest.hexdigest(), size
     finally:
         os.close(handle)
@@ -58,13 +60,14 @@ def of_files(jobs: List[Job], threads: int = 2) -> Dict[str, Answer]:
     found: Dict[str, Answer] = {}
 
     def work(take: Callable[[], Job]) -> None:
+        buffer = memoryview(bytearray(_CHUNK))
         while True:
             try:
                 job = take()
             except IndexError:
                 return
             try:
-                found[job.path] = of_file(job.path, job.algorithm)
+                found[job.path] = of_file(job.path, job.algorithm, buffer)
             except OSError as error:
                 found[job.path] = error
 

@@ -35,6 +35,8 @@ Metrics = Dict[Tuple[str, str, str], float]
 class MeasureError(Exception):
     """The server stopped answering, or answered with what is no measurement; the text says what."""
 
+    kind = "measure"
+
 
 def parse_metrics(text: str) -> Metrics:
     """The timer and pass counters of a Prometheus page; other lines are skipped."""

@@ -34,14 +34,21 @@ _INSTALLER_FILES = {"INSTALLER", "RECORD", "REQUESTED", "direct_url.json", "uv_b
 
 
 class Row(NamedTuple):
-    """One line of RECORD."""
+    """One line of RECORD; its digest is decoded where it is asked for."""
 
     path: str
-    algorithm: Optional[str]
-    """None: not verifiable."""
-    digest: str
-    """In hexadecimal."""
-    size: Optional[int]
+    hash: str
+    length: str
+
+    @property
+    def verifiable(self) -> Optional[Tuple[str, str]]:
+        """The algorithm and the digest in hexadecimal; None where the line has none that can be checked."""
+        return _digest(self.hash)
+
+    @property
+    def size(self) -> Optional[int]:
+        """In bytes."""
+        return int(self.length) if self.length.isdigit() else None
 
 
 class Found:
@@ -175,35 +182,34 @@ def _metadata(site: str, directory: str) -> Found:
 
 
 def record_rows(text: str) -> Iterator[Row]:
-    """The lines of a RECORD; what cannot be verified has no algorithm, and no line can spoil the others."""
+    """The lines of a RECORD; no line can spoil the others."""
     for line in text.splitlines():
-        cells = line.split(",")
+        cells = line.rsplit(",", 2)  # a comma in a path that was not quoted stays in the path
         if '"' in line:
             try:
                 cells = next(csv.reader(io.StringIO(line)))
             except (csv.Error, StopIteration):
                 continue
-        if len(cells) > 3:  # a comma that was not quoted
-            cells = [",".join(cells[:-2]), *cells[-2:]]
-        cells += [""] * (3 - len(cells))
-        path, digest, size = cells
-        if path:
-            algorithm, value = _digest(digest)
-            yield Row(path, algorithm, value, int(size) if size.isdigit() else None)
+            if len(cells) > 3:
+                cells = [",".join(cells[:-2]), *cells[-2:]]
+        if len(cells) < 3:
+            cells = [*line.split(","), "", ""][:3]
+        if cells[0]:
+            yield Row(*cells)
 
 
-def _digest(text: str) -> Tuple[Optional[str], str]:
+def _digest(text: str) -> Optional[Tuple[str, str]]:
     algorithm, mark, value = text.partition("=")
     length = _DIGEST_BYTES.get(algorithm, 0)
     if not mark or not length:
-        return None, ""
+        return None
     if len(value) == 2 * length and re.fullmatch("[0-9a-fA-F]+", value):
         return algorithm, value.lower()
     try:
         raw = base64.urlsafe_b64decode(value + "=" * (-len(value) % 4))
     except ValueError:
-        return None, ""
-    return (algorithm, raw.hex()) if len(raw) == length else (None, "")
+        return None
+    return (algorithm, raw.hex()) if len(raw) == length else None
 
 
 def _place_independent(path: str) -> Optional[str]:
@@ -304,10 +310,13 @@ def _winner(several: List[Found]) -> Found:
 
 def _matching_files(found: Found) -> int:
     matching = 0
-    for row in [row for row in found.rows if row.path.endswith(".py") and row.algorithm][:50]:
+    for row in [row for row in found.rows if row.path.endswith(".py")][:50]:
+        told = row.verifiable
+        if told is None:
+            continue
         try:
-            matching += digests.of_file(os.path.join(found.site, row.path), row.algorithm or "sha256")[0] == row.digest
-        except OSError:  # noqa: PERF203 - one unreadable file must not lose the others
+            matching += digests.of_file(os.path.join(found.site, row.path), told[0])[0] == told[1]
+        except OSError:
             continue
     return matching
 
@@ -331,10 +340,10 @@ def _verify(
     jobs: List[digests.Job] = []
     for one in fresh:
         files = looked[one.name]
-        for path, algorithm in [(row.path, row.algorithm) for row in files.rows] + [
-            (path, None) for path in files.extra
-        ]:
-            jobs.append(digests.Job(files.sizes.get(path, 0), os.path.join(one.site, path), algorithm or "sha256"))
+        for path, told in [(row.path, row.hash) for row in files.rows] + [(path, "") for path in files.extra]:
+            algorithm = told.partition("=")[0]
+            known_one = algorithm if algorithm in _DIGEST_BYTES else "sha256"
+            jobs.append(digests.Job(files.sizes.get(path, 0), os.path.join(one.site, path), known_one))
     answers = digests.of_files(jobs, threads)
     checks: Dict[str, Dict[str, Json]] = {}
     for one in founds:
@@ -373,7 +382,7 @@ def _compare(found: Found, files: _Files, answers: Dict[str, digests.Answer]) ->
     altered: Dict[str, str] = {}
     for row in found.rows:
         # Of scripts only the presence counts: their first line names the environment.
-        script = _place_independent(row.path) is None and row.algorithm and not row.path.endswith(".pyc")
+        script = row.hash and not row.path.endswith(".pyc") and _place_independent(row.path) is None
         if script and not os.path.lexists(os.path.join(found.site, row.path)):
             altered[row.path] = "missing"
     for row in files.rows:
@@ -384,7 +393,8 @@ def _compare(found: Found, files: _Files, answers: Dict[str, digests.Answer]) ->
             altered[row.path] = unread(answer)["unread"]
         else:
             lines.append(f"{_place_independent(row.path)} {answer[0]}")
-            if row.algorithm and answer[0] != row.digest:
+            told = row.verifiable
+            if told is not None and answer[0] != told[1]:
                 altered[row.path] = "S5" if row.size is not None and answer[1] != row.size else "5"
     for path in files.extra:
         altered[path] = "extra"
@@ -422,12 +432,20 @@ def _extra_files(founds: List[Found]) -> Dict[str, List[str]]:
 
 
 def _below(site: str, top: str) -> Iterator[str]:
-    for place, directories, names in os.walk(os.path.join(site, top)):
-        directories[:] = sorted(name for name in directories if name != "__pycache__")
-        relative = os.path.relpath(place, site)
-        for name in sorted(names):
-            if not name.endswith(".pyc"):
-                yield f"{relative}/{name}"
+    """The files below one directory of `site`, as paths below `site`; linked directories are not entered."""
+    waiting = [top]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            entries = sorted(os.scandir(f"{site}/{directory}"), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.is_dir():
+                if entry.name != "__pycache__" and not entry.is_symlink():
+                    waiting.append(f"{directory}/{entry.name}")
+            elif not entry.name.endswith(".pyc"):
+                yield f"{directory}/{entry.name}"
 
 
 def _keep(found: Found, extra: List[str], emit: Callable[[str, Json], None]) -> Dict[str, str]:

@@ -14,10 +14,13 @@ import queue
 import sys
 import threading
 import traceback
-from typing import BinaryIO, Callable, Dict, Optional
+from typing import TYPE_CHECKING, BinaryIO, Callable, Dict, List, Optional
 
-from probes import capture, measure, trial
+from probes import capture
 from probes.reading import Json, end_commands
+
+if TYPE_CHECKING:
+    from probes.trial import Trials
 
 Emit = Callable[[str, Json], None]
 
@@ -40,6 +43,44 @@ class Conversation:
             self._out.flush()
 
 
+class _Late:
+    """The trials of a conversation. Their code is loaded with the first one: most conversations only capture."""
+
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
+        self._made: List[Trials] = []
+
+    def call(self, name: str) -> Callable[[Json, Emit], Json]:
+        """What carries out one kind of request."""
+
+        def work(ask: Json, emit: Emit) -> Json:
+            if not self._made:
+                from probes.trial import Trials
+
+                self._made.append(Trials(self._memory))
+                if capture.CANCELLED.is_set():
+                    self.cancel()
+            return getattr(self._made[0], name)(ask, emit)
+
+        return work
+
+    def cancel(self) -> None:
+        """Cut the trial in work off."""
+        for trials in self._made:
+            trials.cancel()
+
+    def close(self) -> None:
+        """End what is left of them."""
+        for trials in self._made:
+            trials.close()
+
+
+def _measure(ask: Json, _emit: Emit) -> Json:
+    from probes.measure import measure
+
+    return measure(int(ask["port"]), ask)
+
+
 def serve(stdin: BinaryIO, stdout: BinaryIO, memory: int) -> None:
     """Answer requests until `stdin` ends; a request in work is then cut off and its server ended.
 
@@ -47,13 +88,13 @@ def serve(stdin: BinaryIO, stdout: BinaryIO, memory: int) -> None:
     """
     nonce = stdin.readline().decode("ascii", "replace").strip()
     conversation = Conversation(nonce, stdout)
-    trials = trial.Trials(memory)
+    trials = _Late(memory)
     calls: Dict[str, Callable[[Json, Emit], Json]] = {
         "capture": capture.capture,
-        "measure": lambda ask, _emit: measure.measure(int(ask["port"]), ask),
-        "try": trials.run,
-        "prepare": trials.prepare,
-        "restore": trials.restore,
+        "measure": _measure,
+        "try": trials.call("run"),
+        "prepare": trials.call("prepare"),
+        "restore": trials.call("restore"),
     }
     requests: queue.Queue[Optional[Dict[str, Json]]] = queue.Queue()
 
@@ -81,15 +122,12 @@ def serve(stdin: BinaryIO, stdout: BinaryIO, memory: int) -> None:
             try:
                 call = calls[str(request.get("call"))]
                 conversation.send({"id": number, "result": call(request.get("args"), emit)})
-            except trial.TrialError as error:
-                conversation.send({"id": number, "error": str(error), "kind": error.kind})
-            except measure.MeasureError as error:
-                conversation.send({"id": number, "error": str(error), "kind": "measure"})
             except Exception as error:
-                where = traceback.format_exc(limit=-3)
-                conversation.send(
-                    {"id": number, "error": f"{type(error).__name__}: {error}", "kind": "fault", "where": where}
-                )
+                answer = {"id": number, "error": str(error), "kind": getattr(error, "kind", None)}
+                if answer["kind"] is None:
+                    where = traceback.format_exc(limit=-3)
+                    answer.update(error=f"{type(error).__name__}: {error}", kind="fault", where=where)
+                conversation.send(answer)
     finally:
         trials.close()
 
