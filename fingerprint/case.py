@@ -11,20 +11,9 @@ from pydantic import ConfigDict, ValidationError
 import snapshots
 from fingerprint.bisect.journal import FactorLine, Journal
 from fingerprint.bisect.verdict import Verdict
-from fingerprint.errors import CaseError, SnapshotError
+from fingerprint.errors import CaseError
+from fingerprint.files import load_snapshot
 from snapshots import Snapshot
-
-
-def load_snapshot(path: Path) -> Snapshot:
-    """Read a snapshot file.
-
-    Raises:
-        SnapshotError: it is none; the text says what is wrong.
-    """
-    try:
-        return snapshots.load(path)
-    except snapshots.NotASnapshotError as error:
-        raise SnapshotError(str(error)) from None
 
 
 class Outcome(Verdict):

@@ -6,6 +6,7 @@ attributed, 2 trouble; 130 and 143 after Ctrl-C and SIGTERM, with everything put
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from collections.abc import Callable
@@ -61,6 +62,10 @@ def _history() -> History:
 
 def _find(name: str) -> tuple[Snapshot, Path]:
     """A snapshot file or a reference into the history, and the file beside which kept files lie."""
+    if not name.startswith("@"):
+        from fingerprint.files import load_snapshot
+
+        return load_snapshot(Path(name)), Path(name)
     from fingerprint.history import snapshot_of
 
     return snapshot_of(name, _history())
@@ -693,6 +698,7 @@ def main() -> None:
     """Run the command; expected failures become one sentence and exit code 2."""
     signal.signal(signal.SIGTERM, _terminate)
     signal.signal(signal.SIGHUP, _terminate)
+    gc.set_threshold(200_000, 20, 50)  # snapshots are large trees without cycles: looking for some costs a tenth
     try:
         app()
     except FingerprintError as error:

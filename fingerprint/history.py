@@ -26,8 +26,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from fingerprint.case import load_snapshot
 from fingerprint.errors import HistoryError, SnapshotError, UsageError
+from fingerprint.files import load_snapshot
 from snapshots import Measured, Snapshot
 
 LARGEST_BYTES = 2 << 30

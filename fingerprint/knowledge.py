@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 GRAPHS_OFF = "measured: 16-18 ms instead of 3.6 ms a cycle without CUDA graphs on one H200, SGLang 0.5.14"
 NCCL_MOVES_VERIFY = (
@@ -25,461 +26,469 @@ class Known:
     """One row: names that match `pattern` as a whole, why they matter, how much, and the source.
 
     Attributes:
+        pattern: a regular expression, in which white space and case do not count.
         topic: `all-reduce` marks what only matters with more than one rank; `nodes` what needs more than one node.
     """
 
-    pattern: re.Pattern[str]
+    pattern: str
     weight: float
     text: str
     source: str = JUDGEMENT
     topic: str = ""
 
-
-def _row(pattern: str, weight: float, text: str, source: str = JUDGEMENT, topic: str = "") -> Known:
-    return Known(re.compile(pattern, re.VERBOSE | re.IGNORECASE | re.DOTALL), weight, text, source, topic)
+    @cached_property
+    def names(self) -> re.Pattern[str]:
+        """The pattern, compiled where it is first asked."""
+        return re.compile(self.pattern, re.VERBOSE | re.IGNORECASE | re.DOTALL)
 
 
 def first(table: tuple[Known, ...], name: str) -> Known | None:
     """The first row whose pattern matches the whole name."""
-    return next((row for row in table if row.pattern.fullmatch(name)), None)
+    return next((row for row in table if row.names.fullmatch(name)), None)
 
 
 _ALL_REDUCE_PATH = "it decides how the all-reduce that every verify step waits for is carried out"
 
 VARIABLES = (
-    _row(r".*(TOKEN|PASSWORD|SECRET|API_?KEY|CREDENTIALS?)", -2.5, "a credential decides no kernel"),
-    _row(r"NCCL_(DEBUG.*|RAS_.*|WORK_FIFO.*)", -0.7, "it is about NCCL's logs, not its transport"),
-    _row(
+    Known(r".*(TOKEN|PASSWORD|SECRET|API_?KEY|CREDENTIALS?)", -2.5, "a credential decides no kernel"),
+    Known(r"NCCL_(DEBUG.*|RAS_.*|WORK_FIFO.*)", -0.7, "it is about NCCL's logs, not its transport"),
+    Known(
         r"NCCL_(IB|NET|SOCKET|CROSS_NIC|OOB|COLLNET)_?.*",
         1.2,
         "it steers NCCL between nodes",
         "nccl#1676, podman-hpc#136",
         "nodes",
     ),
-    _row(r"(NCCL|RCCL)_.*", 2.3, _ALL_REDUCE_PATH, NCCL_MOVES_VERIFY, "all-reduce"),
-    _row(r"CUDA_LAUNCH_BLOCKING", 3.0, "every kernel launch waits for the one before", "CUDA programming guide"),
-    _row(r"TRITON_INTERPRET", 3.0, "kernels run in Python", "Triton documentation"),
-    _row(
+    Known(r"(NCCL|RCCL)_.*", 2.3, _ALL_REDUCE_PATH, NCCL_MOVES_VERIFY, "all-reduce"),
+    Known(r"CUDA_LAUNCH_BLOCKING", 3.0, "every kernel launch waits for the one before", "CUDA programming guide"),
+    Known(r"TRITON_INTERPRET", 3.0, "kernels run in Python", "Triton documentation"),
+    Known(
         r"(OMP|MKL|OPENBLAS|KMP|NUMEXPR|VECLIB)_.*",
         1.6,
         "thread pools compete with the scheduler, worst under a CPU quota",
         "vllm#49013, ollama#17916",
     ),
-    _row(r"LD_(PRELOAD|LIBRARY_PATH|AUDIT)", 1.9, "it decides which shared objects are loaded", "vllm#33041"),
-    _row(r"(CUDA|NVIDIA|HIP|ROCR)_VISIBLE_DEVICES", 1.4, "other GPUs stand behind other links", "sglang#1137"),
-    _row(r"CUDA_DEVICE_(MAX_CONNECTIONS|ORDER)", 1.0, "it changes how launches are queued, or which GPU is which"),
-    _row(r"(TORCHDYNAMO_DISABLE|TORCH_COMPILE_DISABLE)", 1.6, "compiled code falls back to eager"),
-    _row(
+    Known(r"LD_(PRELOAD|LIBRARY_PATH|AUDIT)", 1.9, "it decides which shared objects are loaded", "vllm#33041"),
+    Known(r"(CUDA|NVIDIA|HIP|ROCR)_VISIBLE_DEVICES", 1.4, "other GPUs stand behind other links", "sglang#1137"),
+    Known(r"CUDA_DEVICE_(MAX_CONNECTIONS|ORDER)", 1.0, "it changes how launches are queued, or which GPU is which"),
+    Known(r"(TORCHDYNAMO_DISABLE|TORCH_COMPILE_DISABLE)", 1.6, "compiled code falls back to eager"),
+    Known(
         r"PYTHON(DEVMODE|MALLOC|TRACEMALLOC|PROFILE.*|ASYNCIODEBUG|FAULTHANDLER|NODEBUGRANGES)",
         1.6,
         "it slows every Python step of the host path",
         "Python documentation",
     ),
-    _row(r"PYTHON(PATH|HOME|SAFEPATH|NOUSERSITE)", 1.4, "it decides which code is imported", "Hyperloom#968"),
-    _row(r"PYTHON.*", -0.8, "it seldom touches the speed of a running server"),
-    _row(r"[A-Z]+_?(LOG|LOGGING|METRICS|TRACE|OTEL|STATS)_?.*", -0.4, "logging and metrics cost host time at most"),
-    _row(
+    Known(r"PYTHON(PATH|HOME|SAFEPATH|NOUSERSITE)", 1.4, "it decides which code is imported", "Hyperloom#968"),
+    Known(r"PYTHON.*", -0.8, "it seldom touches the speed of a running server"),
+    Known(r"[A-Z]+_?(LOG|LOGGING|METRICS|TRACE|OTEL|STATS)_?.*", -0.4, "logging and metrics cost host time at most"),
+    Known(
         r".*(CACHE|WORKSPACE)_?(DIR|BASE|PATH|HOME|ROOT).*|HF_HOME",
         -0.6,
         "it moves a cache: the first requests pay, steady verify time does not",
         COLD_CACHE,
     ),
-    _row(
+    Known(
         r"(SGLANG|SGL|VLLM|TLLM|TRTLLM)_.*(ALL_?REDUCE|NCCL|SYMM_?MEM|P2P|PCIE_IPC).*",
         2.3,
         _ALL_REDUCE_PATH,
         CUSTOM_ALL_REDUCE,
         "all-reduce",
     ),
-    _row(
+    Known(
         r"(SGLANG|SGL|VLLM)_.*(GRAPH|EAGER).*",
         2.4,
         "it decides whether a step is a recorded graph or separate launches",
         GRAPHS_OFF,
     ),
-    _row(
+    Known(
         r"(SGLANG|SGL|VLLM)_.*(ATTN|ATTENTION|FLASHINFER|FA3|SPLITKV|KV_SPLITS|MLA).*",
         2.2,
         "it chooses the attention kernel of the verify step",
         "sglang#5630, vllm#39965",
     ),
-    _row(
+    Known(
         r"(SGLANG|SGL|VLLM)_.*(SPEC|VERIFY|DRAFT|EAGLE|ACC_LEN).*",
         2.2,
         "it steers speculative decoding itself",
         "sglang#12411",
     ),
-    _row(
+    Known(
         r"(SGLANG|SGL|VLLM)_.*(MOE|FP8|FP4|GEMM|QUANT|MARLIN).*",
         1.8,
         "it chooses the matrix kernels",
         "vllm#42096, sglang#32787",
     ),
-    _row(
+    Known(
         r"(SGLANG|SGL|VLLM)_.*(NUMA|AFFINITY|OVERLAP|SCHED|ASYNC|CHECK|SANITY|DEBUG|ASSERT).*",
         1.5,
         "it changes the scheduler's own work in every step",
         "srt-slurm#332",
     ),
-    _row(r"(SGLANG|SGL|VLLM|TLLM|TRTLLM|FLASHINFER|DG|CUTE_DSL)_.*", 0.9, "the engine or its kernels read it"),
-    _row(r"(TRITON|TORCHINDUCTOR|TORCH|PYTORCH|CUBLAS|CUDNN|CUDA)_.*", 0.9, "the kernel libraries read it"),
-    _row(r"(MALLOC_.*|GLIBC_TUNABLES)", 0.5, "it changes the host's allocator"),
-    _row(
+    Known(r"(SGLANG|SGL|VLLM|TLLM|TRTLLM|FLASHINFER|DG|CUTE_DSL)_.*", 0.9, "the engine or its kernels read it"),
+    Known(r"(TRITON|TORCHINDUCTOR|TORCH|PYTORCH|CUBLAS|CUDNN|CUDA)_.*", 0.9, "the kernel libraries read it"),
+    Known(r"(MALLOC_.*|GLIBC_TUNABLES)", 0.5, "it changes the host's allocator"),
+    Known(
         r"(HF|HUGGINGFACE|TRANSFORMERS|TOKENIZERS|HUB)_.*",
         -1.0,
         "it is about loading models and tokenizers, before any verify step",
     ),
-    _row(r"PATH", -0.2, "it decides which programs a JIT compiler finds"),
-    _row(
+    Known(r"PATH", -0.2, "it decides which programs a JIT compiler finds"),
+    Known(
         r"(VIRTUAL_ENV|CONDA|MAMBA|PYENV|UV|PIP|NVM|CARGO|GIT|HOMEBREW)_?.*",
         -1.5,
         "it steers tools that a running server does not use",
     ),
-    _row(
+    Known(
         r"(LANG|LANGUAGE|LC_.*|TZ|HOME|USER|LOGNAME|SHELL|TMPDIR|MAIL|SLURM_.*|KUBERNETES_.*|.*_SERVICE_HOST)",
         -2.0,
         "it describes the session, not the server",
     ),
-    _row(r"(UCX|NVSHMEM|GLOO|MASTER|DEEPEP)_.*", 0.6, "it steers communication between nodes", JUDGEMENT, "nodes"),
-    _row(r".*", -0.7, "no library of the serving path is known to read it"),
+    Known(r"(UCX|NVSHMEM|GLOO|MASTER|DEEPEP)_.*", 0.6, "it steers communication between nodes", JUDGEMENT, "nodes"),
+    Known(r".*", -0.7, "no library of the serving path is known to read it"),
 )
 
 FLAGS = (
-    _row(
+    Known(
         r"--(enforce-eager|(disable|enable)-.*cuda-graph.*|cuda-graph-(backend|config).*)",
         2.6,
         "it decides whether a step is a recorded graph or separate launches",
         GRAPHS_OFF,
     ),
-    _row(r"--cuda-graph-.*", 1.8, "batch sizes without a recorded graph are launched kernel by kernel", GRAPHS_OFF),
-    _row(
+    Known(r"--cuda-graph-.*", 1.8, "batch sizes without a recorded graph are launched kernel by kernel", GRAPHS_OFF),
+    Known(
         r"--(disable-custom-all-reduce|.*all-?reduce.*|enable-mscclpp|enable-.*symm-mem|enable-nccl-nvls|enable-p2p-check)",
         2.3,
         _ALL_REDUCE_PATH,
         CUSTOM_ALL_REDUCE,
         "all-reduce",
     ),
-    _row(
+    Known(
         r"--(speculative|spec)-.*(path|model|revision|token-map)",
         2.4,
         "another draft accepts other tokens",
         "NeMo-RL#3960",
     ),
-    _row(
+    Known(
         r"--(speculative|spec|num-speculative|eagle|enable-multi-layer-eagle).*",
         2.3,
         "it changes the shape of every verify step",
         "sglang#21272",
     ),
-    _row(
+    Known(
         r"--.*(attention-backend|attn-backend|flashinfer-mla|attention-mode)",
         2.4,
         "it chooses the attention kernel of the verify step",
         "sglang#5630, sglang#4360",
     ),
-    _row(
+    Known(
         r"--(model|model-path|revision|load-format|tokenizer-path)", 1.8, "it names other weights or another tokenizer"
     ),
-    _row(r"--(tp|tp-size|tensor-parallel-size|pp-size|dp-size|ep-size|nnodes)", 2.4, "every step is split another way"),
-    _row(
+    Known(
+        r"--(tp|tp-size|tensor-parallel-size|pp-size|dp-size|ep-size|nnodes)", 2.4, "every step is split another way"
+    ),
+    Known(
         r"--(dtype|quantization|kv-cache-dtype|.*gemm.*|.*moe-.*|torchao-config)",
         2.0,
         "it chooses the matrix kernels or the width of their numbers",
         "sglang#32787",
     ),
-    _row(r"--(enable|disable)-torch-compile.*|--compilation-config", 1.6, "it decides which kernels are fused"),
-    _row(
+    Known(r"--(enable|disable)-torch-compile.*|--compilation-config", 1.6, "it decides which kernels are fused"),
+    Known(
         r"--(disable-overlap-schedule|num-continuous-decode-steps|async-scheduling|enable-two-batch-overlap|numa-node|gc-threshold|sleep-on-idle|stream-interval|.*-recv-.*)",
         1.6,
         "it changes the scheduler's own work in every step",
         "vllm#24799",
     ),
-    _row(
+    Known(
         r"--(page-size|block-size|triton-attention-.*|sampling-backend|enable-deterministic-.*|device)",
         1.4,
         "kernels of the verify step take it as a parameter",
     ),
-    _row(
+    Known(
         r"--(context-length|max-model-len|chunked-prefill-size|max-prefill-tokens|enable-mixed-chunk|schedule-policy)",
         0.5,
         "it shapes batches; one verify step alone does not see it",
     ),
-    _row(
+    Known(
         r"--(max-running-requests|max-num-seqs|mem-fraction-static|gpu-memory-utilization|max-total-tokens|disable-radix-cache)",
         0.4,
         "it bounds how much runs at once",
     ),
-    _row(r"--.*(lora|hicache|offload).*", 1.2, "weights or cache may come from elsewhere during a step"),
-    _row(
+    Known(r"--.*(lora|hicache|offload).*", 1.2, "weights or cache may come from elsewhere during a step"),
+    Known(
         r"--.*(log|metric|trace|trust-remote|served-model|chat-template|parser|timeout|api-key|watchdog|warmup|grammar).*",
         -1.2,
         "it works outside the verify step",
     ),
-    _row(r".*", 0.3, "the launch asks for something else"),
+    Known(r".*", 0.3, "the launch asks for something else"),
 )
 
 PACKAGES = (
-    _row(
+    Known(
         r"sglang|vllm|tensorrt-llm|lmdeploy",
         2.0,
         "it is the engine: scheduler, graphs and kernel choice",
         "sglang#7070, vllm#53241",
     ),
-    _row(r"(sgl|sglang)-(kernel|fa4|flash-.*|deep-gemm|router)", 2.0, "the engine's own kernels", "sglang#7070"),
-    _row(
+    Known(r"(sgl|sglang)-(kernel|fa4|flash-.*|deep-gemm|router)", 2.0, "the engine's own kernels", "sglang#7070"),
+    Known(
         r"flashinfer(-.*)?",
         2.3,
         "attention, sampling and all-reduce kernels of the verify step",
         "vllm#44808, flashinfer#3935",
     ),
-    _row(r"(nvidia-)?(nccl|rccl)(-.*)?", 2.2, _ALL_REDUCE_PATH, "nccl#837, pytorch#127077, sglang#5980", "all-reduce"),
-    _row(
+    Known(r"(nvidia-)?(nccl|rccl)(-.*)?", 2.2, _ALL_REDUCE_PATH, "nccl#837, pytorch#127077, sglang#5980", "all-reduce"),
+    Known(
         r"triton(-.*)?|pytorch-triton(-.*)?",
         2.2,
         "it compiles the kernels, and tuned configurations are looked up by its version",
         "vllm#4509, sglang#7070, sglang#20023",
     ),
-    _row(r"torch", 1.8, "dispatch, graphs and the libraries that it pins", "pytorch#127077"),
-    _row(r"nvidia-cublas(-.*)?", 1.8, "the matrix kernels", "TensorRT-LLM#16623"),
-    _row(r"nvidia-cud(nn|nn-frontend)(-.*)?", 1.0, "some attention and normalisation kernels"),
-    _row(r"nvidia-(nvshmem|nvjitlink|cuda-nvrtc|cuda-runtime|cuda-nvcc)(-.*)?", 0.6, "it compiles or launches kernels"),
-    _row(r"nvidia-(cutlass-dsl.*)", 1.6, "matrix and attention kernels are generated with it"),
-    _row(r"nvidia-.*", -0.2, "a CUDA library off the verify path"),
-    _row(
+    Known(r"torch", 1.8, "dispatch, graphs and the libraries that it pins", "pytorch#127077"),
+    Known(r"nvidia-cublas(-.*)?", 1.8, "the matrix kernels", "TensorRT-LLM#16623"),
+    Known(r"nvidia-cud(nn|nn-frontend)(-.*)?", 1.0, "some attention and normalisation kernels"),
+    Known(
+        r"nvidia-(nvshmem|nvjitlink|cuda-nvrtc|cuda-runtime|cuda-nvcc)(-.*)?", 0.6, "it compiles or launches kernels"
+    ),
+    Known(r"nvidia-(cutlass-dsl.*)", 1.6, "matrix and attention kernels are generated with it"),
+    Known(r"nvidia-.*", -0.2, "a CUDA library off the verify path"),
+    Known(
         r"flash-attn.*|fa3|xformers|(amd-)?aiter.*|kernels|quack-kernels|tilelang|deep-?gemm|deep-?ep|apache-tvm-ffi|mscclpp|cuda-python|cuda-bindings",
         1.7,
         "kernels of the serving path",
         "aiter#4050",
     ),
-    _row(
+    Known(
         r"transformers",
         1.0,
         "model configuration and tokenisation: it has changed cache sizing and prompt length before",
         "sglang#25315, torch-xpu-ops#3368",
     ),
-    _row(
+    Known(
         r"compressed-tensors|torchao|bitsandbytes|auto-?gptq|llm-?compressor",
         1.0,
         "it decides how quantised weights are run",
         "vllm#42096",
     ),
-    _row(
+    Known(
         r"torchvision|torchaudio|torchcodec|pillow|decord.*|soundfile",
         -1.5,
         "it serves images and sound, not text decoding",
     ),
-    _row(
+    Known(
         r"xgrammar|llguidance|outlines.*|lm-format-enforcer",
         -0.3,
         "only requests with structured output use it",
         "vllm#49013",
     ),
-    _row(
+    Known(
         r"tokenizers|sentencepiece|tiktoken|safetensors|huggingface-hub|hf-.*",
         -0.4,
         "it works before and after a step, not in it",
     ),
-    _row(
+    Known(
         r"numpy|numba|msgspec|orjson|pyzmq|uvloop|setproctitle|psutil|ray|cloudpickle|msgpack.*",
         0.0,
         "it is part of the host path between steps",
     ),
-    _row(
+    Known(
         r"(pytest|ruff|black|mypy|isort|flake8|pre-commit|ipython|jupyter|notebook|matplotlib|pandas|datasets|pip|setuptools|wheel|uv|build|sphinx|tox|coverage).*",
         -2.2,
         "a tool that a running server does not import",
     ),
-    _row(
+    Known(
         r"(fastapi|starlette|uvicorn|httpx?|aiohttp|requests|urllib3|pydantic|prometheus|opentelemetry|openai|anthropic|protobuf|grpcio).*",
         -1.2,
         "it serves HTTP around the steps",
     ),
-    _row(r".*", -0.8, "it is not known to be on the verify path"),
+    Known(r".*", -0.8, "it is not known to be on the verify path"),
 )
 
 PATHS = (
-    _row(
+    Known(
         r"(.*/)?(docs?|documentation|tests?|test_[^/]*|benchmarks?|examples?|\.github|assets|docker|scripts/ci)(/.*)?|.*\.(md|rst|txt|png|svg|ipynb|yml)|(.*/)?(LICENSE|\.git[a-z]+|\.pre-commit.*)",
         -3.0,
         "no process of a server imports it",
     ),
-    _row(r".*(speculative|eagle|spec_|draft|verify).*", 2.4, "speculative decoding itself"),
-    _row(r".*(cuda_graph|graph_runner|graph_capture).*", 2.2, "recording and replaying the step's graph", GRAPHS_OFF),
-    _row(
+    Known(r".*(speculative|eagle|spec_|draft|verify).*", 2.4, "speculative decoding itself"),
+    Known(r".*(cuda_graph|graph_runner|graph_capture).*", 2.2, "recording and replaying the step's graph", GRAPHS_OFF),
+    Known(
         r".*(all_?reduce|pynccl|parallel_state|communicat|/distributed/|nccl|symm_mem).*",
         2.3,
         _ALL_REDUCE_PATH,
         CUSTOM_ALL_REDUCE,
         "all-reduce",
     ),
-    _row(
+    Known(
         r".*(attention|flashinfer|flash_attn|/attn|mla|triton_ops).*",
         2.2,
         "the attention of the verify step",
         "sglang#27382",
     ),
-    _row(r".*(\.cu|\.cuh|\.cpp|csrc/.*|kernels?/.*)", 1.9, "kernel code"),
-    _row(
+    Known(r".*(\.cu|\.cuh|\.cpp|csrc/.*|kernels?/.*)", 1.9, "kernel code"),
+    Known(
         r".*configs?/.*\.(json|csv)|.*tuned.*\.(json|csv)",
         1.8,
         "a tuned kernel configuration",
         "aiter#4050, sglang#5716",
     ),
-    _row(
+    Known(
         r".*(gemm|moe|quantization|layernorm|linear|rotary|sampler|logits).*",
         1.8,
         "a layer that every verify step runs",
         "sglang#32787",
     ),
-    _row(r".*(model_runner|model_executor|worker|/models/|/layers/|forward_batch).*", 1.7, "it runs in every step"),
-    _row(r".*(scheduler|schedule_|overlap|batch|mem_cache|memory_pool|radix).*", 1.4, "the host's work between steps"),
-    _row(
+    Known(r".*(model_runner|model_executor|worker|/models/|/layers/|forward_batch).*", 1.7, "it runs in every step"),
+    Known(r".*(scheduler|schedule_|overlap|batch|mem_cache|memory_pool|radix).*", 1.4, "the host's work between steps"),
+    Known(
         r".*(structured_output|grammar|constrained).*", 0.3, "only requests with structured output run it", "vllm#49013"
     ),
-    _row(r".*(environ|server_args|arg_groups|config).*\.py", 1.0, "defaults are decided there"),
-    _row(
+    Known(r".*(environ|server_args|arg_groups|config).*\.py", 1.0, "defaults are decided there"),
+    Known(
         r".*(entrypoints|openai|http_server|api_server|tokenizer|detokenizer|tool_call|parser|function_call|reasoning).*",
         -0.6,
         "it works around the steps, not in them",
     ),
-    _row(r".*\.(py|so|pyx|pyi)", 0.3, "code of the engine"),
-    _row(r".*", -0.8, "not code that is known to run"),
+    Known(r".*\.(py|so|pyx|pyi)", 0.3, "code of the engine"),
+    Known(r".*", -0.8, "not code that is known to run"),
 )
 
 PROCESSES = (
-    _row(r"affinity", 1.6, "which cores the host path may use", "srt-slurm#332"),
-    _row(r"nice|policy|priority", 1.2, "whether the host path is preferred or pushed aside"),
-    _row(r"executable|version", 0.8, "another Python runs the host path"),
-    _row(r"cwd", -0.6, "where relative paths and shadowing modules are looked for"),
-    _row(r"argv|title|role", -1.0, "what a process calls itself"),
-    _row(r".*", 0.0, "a property of the running processes"),
+    Known(r"affinity", 1.6, "which cores the host path may use", "srt-slurm#332"),
+    Known(r"nice|policy|priority", 1.2, "whether the host path is preferred or pushed aside"),
+    Known(r"executable|version", 0.8, "another Python runs the host path"),
+    Known(r"cwd", -0.6, "where relative paths and shadowing modules are looked for"),
+    Known(r"argv|title|role", -1.0, "what a process calls itself"),
+    Known(r".*", 0.0, "a property of the running processes"),
 )
 
 ELSEWHERE = (
-    _row(r"startup/plugins/.*", 1.9, "a plugin may replace functions of the engine", "sglang 0.5.23, entry points"),
-    _row(r"startup/hidden/.*", 1.9, "another module is imported in the place of the installed one", "Hyperloom#968"),
-    _row(r"startup/shadowed/.*", 1.0, "another startup file runs instead"),
-    _row(r"startup/pyvenv/.*", -0.5, "how the environment was made"),
-    _row(
+    Known(r"startup/plugins/.*", 1.9, "a plugin may replace functions of the engine", "sglang 0.5.23, entry points"),
+    Known(r"startup/hidden/.*", 1.9, "another module is imported in the place of the installed one", "Hyperloom#968"),
+    Known(r"startup/shadowed/.*", 1.0, "another startup file runs instead"),
+    Known(r"startup/pyvenv/.*", -0.5, "how the environment was made"),
+    Known(
         r".*/(uuid|serial|part_number|inforom|hostname|name|boot_id)|limits/container/id",
         -2.5,
         "it says which one it is",
     ),
-    _row(
+    Known(
         r"gpu/(driver|kernel_module/.*)",
         1.7,
         "the driver launches kernels, moves memory between GPUs and sets clocks",
         "open-gpu-kernel-modules#1001, vllm#2057",
     ),
-    _row(r"gpu/(nvml|cuda)", -0.3, "it comes with the driver"),
-    _row(r"gpu/parameters/.*", 1.2, "a parameter of the driver's kernel module"),
-    _row(
+    Known(r"gpu/(nvml|cuda)", -0.3, "it comes with the driver"),
+    Known(r"gpu/parameters/.*", 1.2, "a parameter of the driver's kernel module"),
+    Known(
         r"gpu/.*/power_(limit|enforced)_w",
         1.9,
         "a lower limit holds the clocks down under load",
         "club-3090#58, llm-rig#100",
     ),
-    _row(r"gpu/.*/power_.*", 0.8, "the board has other power limits"),
-    _row(r"gpu/.*/clocks_.*", 1.8, "kernels take longer at lower clocks", "club-3090#58, flashinfer#2899"),
-    _row(r"gpu/.*/(mig|compute_mode|ecc)", 1.4, "how much of the GPU one server gets"),
-    _row(r"gpu/.*/(vbios|gsp_firmware)", 1.0, "firmware decides clocks and links"),
-    _row(
+    Known(r"gpu/.*/power_.*", 0.8, "the board has other power limits"),
+    Known(r"gpu/.*/clocks_.*", 1.8, "kernels take longer at lower clocks", "club-3090#58, flashinfer#2899"),
+    Known(r"gpu/.*/(mig|compute_mode|ecc)", 1.4, "how much of the GPU one server gets"),
+    Known(r"gpu/.*/(vbios|gsp_firmware)", 1.0, "firmware decides clocks and links"),
+    Known(
         r"gpu/.*/virtualization|host/virtualization",
         1.6,
         "virtualisation stands between the processes and the devices",
         "sglang#1137",
     ),
-    _row(r"gpu/.*/persistence", -0.2, "it only decides how long the first call takes"),
-    _row(
+    Known(r"gpu/.*/persistence", -0.2, "it only decides how long the first call takes"),
+    Known(
         r"gpu/.*/pcie_.*|topology/devices/.*/(width|width_max|speed_max_gts)",
         1.8,
         "launches and reductions between GPUs cross this link",
         "club-3090#873",
     ),
-    _row(r"gpu/links/.*|gpu/.*/nvlinks.*", 1.9, "how GPUs reach each other", "nccl-tests#74", "all-reduce"),
-    _row(r"gpu/gpus/.*", 1.0, "a property of the board"),
-    _row(
+    Known(r"gpu/links/.*|gpu/.*/nvlinks.*", 1.9, "how GPUs reach each other", "nccl-tests#74", "all-reduce"),
+    Known(r"gpu/gpus/.*", 1.0, "a property of the board"),
+    Known(
         r"topology/devices/.*/(acs|iommu)",
         1.8,
         "traffic between GPUs may take the way through the root complex",
         "nccl#949, nccl#2079",
         "all-reduce",
     ),
-    _row(
+    Known(
         r"topology/devices/.*/(above|node)|topology/nodes/.*",
         1.3,
         "what stands between a GPU, its CPU and the other GPUs",
         "srt-slurm#332",
     ),
-    _row(r"topology/infiniband/.*", 0.8, "a link between nodes", JUDGEMENT, "nodes"),
-    _row(r"topology/.*", 0.3, "a device, or a policy of its link"),
-    _row(
+    Known(r"topology/infiniband/.*", 0.8, "a link between nodes", JUDGEMENT, "nodes"),
+    Known(r"topology/.*", 0.3, "a device, or a policy of its link"),
+    Known(
         r"limits/(cpus|cgroup_levels/.*/cpu\.(max|cfs_quota_us))",
         2.0,
         "thread pools stop for the rest of the period when the quota is used up",
         "ollama#17916, vllm#49013",
     ),
-    _row(r"limits/cgroup_levels/.*/cpu.*", 1.3, "which processors, and which share of them"),
-    _row(r"limits/(shared_memory_bytes|limits/.*locked.*)", 1.1, "ranks exchange data through it", "vllm#1125"),
-    _row(r"limits/(memory_bytes|cgroup_levels/.*/memory.*)", 0.4, "memory that is too little shows as reclaim"),
-    _row(r"limits/privileges/.*", 0.5, "a missing privilege turns binding to processors off without a word"),
-    _row(r"limits/container.*", -0.4, "another container is not another speed by itself"),
-    _row(r"limits/.*", -0.5, "a limit that is seldom reached"),
-    _row(
+    Known(r"limits/cgroup_levels/.*/cpu.*", 1.3, "which processors, and which share of them"),
+    Known(r"limits/(shared_memory_bytes|limits/.*locked.*)", 1.1, "ranks exchange data through it", "vllm#1125"),
+    Known(r"limits/(memory_bytes|cgroup_levels/.*/memory.*)", 0.4, "memory that is too little shows as reclaim"),
+    Known(r"limits/privileges/.*", 0.5, "a missing privilege turns binding to processors off without a word"),
+    Known(r"limits/container.*", -0.4, "another container is not another speed by itself"),
+    Known(r"limits/.*", -0.5, "a limit that is seldom reached"),
+    Known(
         r"host/sysctls/kernel\.numa_balancing",
         1.7,
         "pages are unmapped under the scheduler to see who uses them",
         "DeepEP#624",
     ),
-    _row(r"host/sysctls/.*", -0.2, "a kernel setting"),
-    _row(
+    Known(r"host/sysctls/.*", -0.2, "a kernel setting"),
+    Known(
         r"host/cpu/(governors|energy_preferences|frequency_driver|boost|no_turbo|max_khz|idle_.*|smt)",
         1.6,
         "launch overhead follows the speed of the cores",
         "tt-metal#5281, koboldcpp#318",
     ),
-    _row(r"host/cpu/(isolated|nohz_full|online)", 1.2, "where and how undisturbed the host path runs"),
-    _row(r"host/cpu/mitigations/.*", 0.5, "system calls cost more with a mitigation"),
-    _row(r"host/cpu/.*", 0.9, "another processor, or its microcode"),
-    _row(r"host/command_line", 1.3, "parameters of the kernel: IOMMU, isolation, mitigations", "nccl#2079"),
-    _row(r"host/clocksource", 1.4, "a slow clock costs at every time stamp"),
-    _row(r"host/preload", 1.9, "every process loads it"),
-    _row(r"host/numactl", 1.3, "an engine that binds ranks to NUMA nodes silently does not without it", "sglang#26983"),
-    _row(
+    Known(r"host/cpu/(isolated|nohz_full|online)", 1.2, "where and how undisturbed the host path runs"),
+    Known(r"host/cpu/mitigations/.*", 0.5, "system calls cost more with a mitigation"),
+    Known(r"host/cpu/.*", 0.9, "another processor, or its microcode"),
+    Known(r"host/command_line", 1.3, "parameters of the kernel: IOMMU, isolation, mitigations", "nccl#2079"),
+    Known(r"host/clocksource", 1.4, "a slow clock costs at every time stamp"),
+    Known(r"host/preload", 1.9, "every process loads it"),
+    Known(
+        r"host/numactl", 1.3, "an engine that binds ranks to NUMA nodes silently does not without it", "sglang#26983"
+    ),
+    Known(
         r"host/kernel.*", 0.9, "scheduling, interrupts and the PCI code of the host", "legacy-rocm-build#6358, nccl#837"
     ),
-    _row(r"host/firmware/.*", 0.9, "it decides clocks, links and ACS"),
-    _row(r"host/huge_pages/.*", 0.4, "memory of the host path"),
-    _row(r"host/system/.*", -0.2, "the distribution's own name and number"),
-    _row(r"caches/.*/choices/.*", 1.6, "a measured choice that later launches reuse", "vllm#41871"),
-    _row(r"caches/.*/(filesystem|writable)", 0.4, "where compiled kernels can be kept"),
-    _row(r"caches/.*", -0.8, "the first requests pay for a cold cache, steady verify time does not", COLD_CACHE),
-    _row(r"models/models/draft.*", 2.4, "another draft accepts other tokens", "NeMo-RL#3960"),
-    _row(r"models/models/token\ map.*", 1.8, "the draft's vocabulary"),
-    _row(r"models/.*", 2.0, "other weights, or another shape"),
-    _row(r"nccl/(installed|pinned)/.*", -0.3, "what is installed; what is loaded counts"),
-    _row(r"nccl/settings/DEBUG.*|nccl/settings/NCCL_DEBUG.*", -0.7, "it is about NCCL's logs, not its transport"),
-    _row(
+    Known(r"host/firmware/.*", 0.9, "it decides clocks, links and ACS"),
+    Known(r"host/huge_pages/.*", 0.4, "memory of the host path"),
+    Known(r"host/system/.*", -0.2, "the distribution's own name and number"),
+    Known(r"caches/.*/choices/.*", 1.6, "a measured choice that later launches reuse", "vllm#41871"),
+    Known(r"caches/.*/(filesystem|writable)", 0.4, "where compiled kernels can be kept"),
+    Known(r"caches/.*", -0.8, "the first requests pay for a cold cache, steady verify time does not", COLD_CACHE),
+    Known(r"models/models/draft.*", 2.4, "another draft accepts other tokens", "NeMo-RL#3960"),
+    Known(r"models/models/token\ map.*", 1.8, "the draft's vocabulary"),
+    Known(r"models/.*", 2.0, "other weights, or another shape"),
+    Known(r"nccl/(installed|pinned)/.*", -0.3, "what is installed; what is loaded counts"),
+    Known(r"nccl/settings/DEBUG.*|nccl/settings/NCCL_DEBUG.*", -0.7, "it is about NCCL's logs, not its transport"),
+    Known(
         r"nccl/.*",
         2.1,
         "NCCL goes by it, whatever the launch says",
         "aicad-nccl-optimization#1, deep-learning-containers#4756",
         "all-reduce",
     ),
-    _row(
+    Known(
         r"log/facts/(graphs|verify\ graph)",
         2.5,
         "the server says whether a step is a recorded graph",
         GRAPHS_OFF,
     ),
-    _row(r"log/facts/attention\ backend", 2.2, "the server says which attention kernel it chose", "sglang#5630"),
-    _row(
+    Known(r"log/facts/attention\ backend", 2.2, "the server says which attention kernel it chose", "sglang#5630"),
+    Known(
         r"log/facts/(.*all-reduce.*)", 2.2, "the server says which all-reduce it uses", CUSTOM_ALL_REDUCE, "all-reduce"
     ),
-    _row(r"log/facts/moe\ config", 1.8, "the server says that it has no tuned configuration", "sglang#7070"),
-    _row(r"log/facts/max\ total\ tokens", -0.8, "it follows the memory that was free at the start"),
-    _row(r"log/.*", 0.6, "the server says that it decided otherwise"),
-    _row(r".*", -0.3, "nothing is known of it"),
+    Known(r"log/facts/moe\ config", 1.8, "the server says that it has no tuned configuration", "sglang#7070"),
+    Known(r"log/facts/max\ total\ tokens", -0.8, "it follows the memory that was free at the start"),
+    Known(r"log/.*", 0.6, "the server says that it decided otherwise"),
+    Known(r".*", -0.3, "nothing is known of it"),
 )
 
 BENIGN_STARTUP = re.compile(
