@@ -101,7 +101,7 @@ def test_processes_of_others_are_foreign(read: Callable[..., Gpus]) -> None:
         assert isinstance(one, Gpu)
         return one.processes
 
-    (other,) = processes(read("foreign", processes={"rank 0": 1}))
+    (other,) = processes(read("foreign", processes={"rank 0": os.getpid() + 1}))
     assert (other.pid, other.foreign, other.memory_bytes) == (os.getpid(), True, 1 << 30)
     (own,) = processes(read("foreign", processes={"rank 0": os.getpid()}))
     assert own.foreign is False
