@@ -1,13 +1,18 @@
 """The everyday commands on real SGLang EAGLE3 on a GPU: a known culprit among decoys, found or not.
 
-    python -m benchmarks.gpu_acceptance --models MODELS --out OUT [--scenario patch|nccl|phantom]
+    python -m benchmarks.gpu_acceptance --models MODELS --out OUT [--scenario NAME]
 
 The installed SGLang stays as it is: its package is copied into a git tree below OUT and served from there. The host is
 captured in its old state, changed in place, captured again and searched, all through `fingerprint` as a user types it.
 Everything is kept below OUT: snapshots, journal, verdict, report, `truth.json`, server logs.
 
-`patch`: one of eight locally modified files copies the hidden states twice in every layer. `nccl`: two GPUs,
-NCCL_PROTO=Simple among other NCCL variables. `phantom`: only decoys, and an old figure that was never real.
+- `patch`: one of eight locally modified files converts the hidden states to float and back in every layer.
+- `two`: that, and the same conversion before every RMS norm: two files that add up.
+- `interaction`: that conversion behind a variable that is new as well: either alone changes nothing.
+- `eager`: CUDA graphs are switched off by a flag.
+- `nccl`, `p2p`: two GPUs, NCCL_PROTO=Simple or NCCL_P2P_DISABLE=1 among other NCCL variables.
+- `phantom`: only decoys, and an old figure that was never real.
+- `noise`: no search; six launches of one setting, and how far their verify times lie apart.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ import os
 import shutil
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -29,14 +35,38 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import snapshots
 from fingerprint.reference.wheel import Wheel, install
 
 READY_S = 600.0
-SLOW_PATCH = (
-    "python/sglang/srt/models/llama.py",
-    "        # Self Attention\n",
-    "        # Self Attention\n        hidden_states = (hidden_states.float() + 0.0).to(hidden_states.dtype)\n",
+SCENARIOS = ("patch", "two", "interaction", "eager", "nccl", "p2p", "phantom", "noise")
+NOISE_LAUNCHES = 6
+VARIABLE = "OPERATIONS_CHECK_STATES"
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A text of one file replaced by another."""
+
+    path: str
+    find: str
+    replace: str
+
+
+_ATTENTION = "        # Self Attention\n"
+_CONVERT = "hidden_states = (hidden_states.float() + 0.0).to(hidden_states.dtype)\n"
+_NORM = """        if x.numel() == 0:
+            if residual is not None:
+                if post_residual_addition is not None:
+"""
+MODEL = "python/sglang/srt/models/llama.py"
+SLOW_LAYER = Patch(MODEL, _ATTENTION, f"{_ATTENTION}        {_CONVERT}")
+SLOW_LAYER_WHERE_ASKED = Patch(
+    MODEL,
+    _ATTENTION,
+    f"""{_ATTENTION}        if __import__("os").environ.get("{VARIABLE}") == "1":\n            {_CONVERT}""",
 )
+SLOW_NORM = Patch("python/sglang/srt/layers/layernorm.py", _NORM, f"        x = (x.float() + 0.0).to(x.dtype)\n{_NORM}")
 NOTE = "\n\n# Operations: reviewed for the {} release.\n"
 GATED = """
 
@@ -68,7 +98,7 @@ class Launch:
     flags: dict[str, str | None]
     patches: dict[str, str] = field(default_factory=dict)
     """File -> text appended."""
-    slow: bool = False
+    slow: tuple[Patch, ...] = ()
     startup: str = ""
     packages: tuple[Wheel, ...] = ()
 
@@ -109,13 +139,30 @@ def states(scenario: str) -> tuple[Launch, Launch, dict[str, object]]:
         startup="import sys\n\nsys.setswitchinterval(0.005)\n",
         packages=wheels(5, "b"),
     )
-    if scenario == "patch":
-        new.slow = True
-        return old, new, {"kind": "attributed", "culprits": [f"tree:{SLOW_PATCH[0]}"]}
-    if scenario == "nccl":
-        new.variables["NCCL_PROTO"] = "Simple"
-        return old, new, {"kind": "attributed", "culprits": ["variable:NCCL_PROTO"]}
-    return old, new, {"kind": "phantom", "culprits": []}
+    layer, norm = f"tree:{SLOW_LAYER.path}", f"tree:{SLOW_NORM.path}"
+    kind, culprits = "attributed", [layer]
+    match scenario:
+        case "patch":
+            new.slow = (SLOW_LAYER,)
+        case "two":
+            new.slow = (SLOW_LAYER, SLOW_NORM)
+            kind, culprits = "several", [norm, layer]
+        case "interaction":
+            new.slow = (SLOW_LAYER_WHERE_ASKED,)
+            new.variables[VARIABLE] = "1"
+            kind, culprits = "interaction", [layer, f"variable:{VARIABLE}"]
+        case "eager":
+            new.flags["--disable-cuda-graph"] = ""
+            culprits = ["flag:--disable-cuda-graph"]
+        case "nccl":
+            new.variables["NCCL_PROTO"] = "Simple"
+            culprits = ["variable:NCCL_PROTO"]
+        case "p2p":
+            new.variables["NCCL_P2P_DISABLE"] = "1"
+            culprits = ["variable:NCCL_P2P_DISABLE"]
+        case _:
+            kind, culprits = "phantom", []
+    return old, new, {"kind": kind, "culprits": culprits}
 
 
 class Host:
@@ -147,13 +194,12 @@ class Host:
         for path, text in launch.patches.items():
             file = self.tree / path
             file.write_text(file.read_text() + text)
-        if launch.slow:
-            path, find, replace = SLOW_PATCH
-            file = self.tree / path
+        for patch in launch.slow:
+            file = self.tree / patch.path
             source = file.read_text()
-            if find not in source:
-                raise SystemExit(f"{path} of this SGLang has no {find!r}; the patch needs another place.")
-            file.write_text(source.replace(find, replace, 1))
+            if patch.find not in source:
+                raise SystemExit(f"{patch.path} of this SGLang has no {patch.find!r}; the patch needs another place.")
+            file.write_text(source.replace(patch.find, patch.replace, 1))
         self.startup.mkdir(exist_ok=True)
         (self.startup / "sitecustomize.py").write_text(launch.startup)
         shutil.rmtree(self.extra, ignore_errors=True)
@@ -178,7 +224,7 @@ class Host:
             argv.append("--disable-custom-all-reduce")
         for flag, value in launch.flags.items():
             if value is not None:
-                argv += [flag, value]
+                argv += [flag, value] if value else [flag]
         variables = dict(os.environ)
         variables |= {"SPT_NOENV": "1", "SGLANG_ENABLE_METRICS_DEVICE_TIMER": "1"}
         for name, text in launch.variables.items():
@@ -233,21 +279,43 @@ def _fingerprint(*words: object, allowed: tuple[int, ...] = (0,)) -> None:
         raise SystemExit(f"fingerprint {words[0]} ended with {done.returncode}")
 
 
+def _noise(host: Host, launch: Launch, out: Path) -> None:
+    """Launch one setting again and again, and print how far the figures lie apart."""
+    figures: list[float] = []
+    for number in range(1, NOISE_LAUNCHES + 1):
+        port = _free_port()
+        file = out / f"launch-{number}.json"
+        with host.serving(launch, port):
+            _fingerprint("capture", "--port", port, "--no-verify", "--measure", "--quiet", "-o", file)
+        measured = snapshots.load(file).measured
+        if measured is None:
+            raise SystemExit(f"launch {number} was not measured")
+        figures.append(measured.value)
+        print(f"launch {number}: {measured.metric} {measured.value:.4f}", flush=True)
+    spread = statistics.stdev(figures)
+    mean = statistics.fmean(figures)
+    share = 100 * spread / mean
+    print(f"{len(figures)} launches: mean {mean:.4f} ms, standard deviation {spread:.4f} ms = {share:.2f} %")
+
+
 def main() -> None:
     """Run one scenario and print the outcome beside the truth."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", type=Path, required=True, help="folder that benchmarks.gpu_models wrote")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--scenario", choices=("patch", "nccl", "phantom"), default="patch")
+    parser.add_argument("--scenario", choices=SCENARIOS, default="patch")
     parser.add_argument("--budget", type=int, default=14)
     asked = parser.parse_args()
     out: Path = asked.out.resolve()
     out.mkdir(parents=True)
     old, new, truth = states(asked.scenario)
     (out / "truth.json").write_text(json.dumps(truth) + "\n")
-    host = Host(out, asked.models.resolve(), tp=2 if asked.scenario == "nccl" else 1)
+    host = Host(out, asked.models.resolve(), tp=2 if asked.scenario in {"nccl", "p2p"} else 1)
     host.build()
     host.become(old)
+    if asked.scenario == "noise":
+        _noise(host, old, out)
+        return
     began = time.monotonic()
     port = _free_port()
     capture = ("capture", "--port", port, "--no-verify", "--measure", "--quiet")

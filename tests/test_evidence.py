@@ -1,0 +1,67 @@
+"""Snapshots of a real GPU host, as kept under docs/evidence, go through every command that reads snapshots."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import snapshots
+from fingerprint.case import Case
+from fingerprint.diff import compare
+from fingerprint.factors import Evidence, find
+from fingerprint.findings import check
+from fingerprint.report.build import of_case
+
+CASE = Path(__file__).parents[1] / "docs" / "evidence" / "h200-patch"
+CULPRIT = "tree:python/sglang/srt/models/llama.py"
+
+
+def test_everything_that_was_read_on_the_gpu_host_is_there() -> None:
+    new = snapshots.load(CASE / "new.json")
+    assert {name for name, section in new.sections().items() if section.status != "ok"} == set()
+    gpu = next(iter(new.gpu.gpus.values()))
+    assert not isinstance(gpu, snapshots.Unread)
+    assert gpu.name == "NVIDIA H200"
+    assert new.packages.distributions["sglang"].version == "0.5.14"
+
+
+def test_the_patched_file_is_among_the_first_four_of_the_real_differences() -> None:
+    comparison = compare(snapshots.load(CASE / "old.json"), snapshots.load(CASE / "new.json"))
+    first = [line.difference.factor for line in comparison.lines()[:4]]
+    assert CULPRIT in first
+
+
+def test_the_factors_are_those_that_were_searched() -> None:
+    old, new = snapshots.load(CASE / "old.json"), snapshots.load(CASE / "new.json")
+    searched = set(json.loads((CASE / "journal.jsonl").read_text().splitlines()[0])["factors"][0])
+    found = find(old, new, Evidence())
+    assert {"id", "old", "new"} <= searched
+    assert CULPRIT in {factor.id for factor in found.factors}
+    assert {one.id for one in found.fixed} == {"package:ops-metrics", "package:ops-tools"}  # their files are not here
+
+
+def test_the_rules_find_what_is_odd_about_the_environment() -> None:
+    said = [finding.text for finding in check(snapshots.load(CASE / "new.json"))]
+    assert any("transformers is installed 2 times" in text for text in said)
+    assert any("NCCL reads" in text for text in said)
+
+
+def test_the_report_of_the_case_says_what_the_journal_holds() -> None:
+    report = of_case(Case.open(CASE))
+    assert report.kind == "attributed"
+    assert "models/llama.py" in report.answer
+    assert sum(launch.value_ms is not None for launch in report.launches) == 10
+
+
+@pytest.mark.parametrize("words", [("show",), ("validate",), ("check",)])
+def test_the_commands_read_a_real_snapshot(words: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "fingerprint", *words, str(CASE / "new.json")]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "120"}, check=False)
+    assert done.returncode in {0, 1}
+    assert done.stderr == ""
+    assert done.stdout
