@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 import snapshots
 from fingerprint.bisect.journal import FactorLine, Journal
@@ -14,6 +14,30 @@ from fingerprint.bisect.verdict import Verdict
 from fingerprint.errors import CaseError
 from fingerprint.files import load_snapshot
 from snapshots import Snapshot
+
+
+class Opened(BaseModel):
+    """A culprit that was opened, or why it was not."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    of: str
+    """Id of the factor, or of the part that was opened in its turn."""
+    title: str = ""
+    """What a person calls it, where it is a part; a factor's id says it."""
+    parts: list[FactorLine] = []
+    verdict: Verdict | None = None
+    """Of the search inside; None where there is one part alone, or none could be searched."""
+    reason: str = ""
+    """Why it was not searched."""
+
+    @property
+    def culprits(self) -> list[FactorLine]:
+        """The parts that are to blame."""
+        if self.verdict is None:
+            return self.parts if len(self.parts) == 1 else []
+        blamed = {name for culprit in self.verdict.culprits for name in culprit.factors}
+        return [part for part in self.parts if part.id in blamed]
 
 
 class Outcome(Verdict):
@@ -28,6 +52,8 @@ class Outcome(Verdict):
     """Differences that no launch can switch: suspects that stay."""
     unseen: list[str] = []
     """What neither snapshot could see."""
+    opened: list[Opened] = []
+    """The insides of the culprits, each before its own parts."""
     revert: list[str] = []
     """What to do on the host to have the old speed again, as lines to type."""
     host_before: str | None = None

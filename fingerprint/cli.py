@@ -598,6 +598,12 @@ def bisect(
     flags: Annotated[
         list[str] | None, typer.Option("--flag", help="--name=value for every launch, whatever the live server has.")
     ] = None,
+    repo: Annotated[
+        Path | None, typer.Option(help="A clone of the served tree, in which to look up the commits of a culprit.")
+    ] = None,
+    opening: Annotated[
+        bool, typer.Option("--open/--no-open", help="Search inside of a culprit: hunks, commits, packages.")
+    ] = True,
     progress: Annotated[
         bool | None, typer.Option("--progress/--quiet", " /-q", help="Say how it goes; by default on a terminal only.")
     ] = None,
@@ -631,6 +637,8 @@ def bisect(
         resume=resume,
         variables=dict(_pair("--variable", text) for text in variables or ()),
         flags=dict(_pair("--flag", text) for text in flags or ()),
+        repo=repo,
+        open=opening,
     )
     with (
         ProgressObserver(_err(), quiet=None if progress is None else not progress) as observer,

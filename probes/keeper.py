@@ -267,6 +267,8 @@ class World:
             self.moved[root] = place
         kept = {name: reading.read_bytes(_inside(root, name), LARGEST_KEPT_BYTES) for name in change.get("keep", [])}
         self._git(place, "checkout", "--quiet", "--force", "--detach", change["commit"])
+        for patch in change.get("changes", []):
+            self._git(place, "apply", "--whitespace=nowarn", "-", stdin=patch, what="a part of the next commit")
         for name in change.get("remove", []):
             _remove(_inside(place, name))
         for name, patch in change.get("patches", {}).items():

@@ -23,7 +23,8 @@ def check(checks: List[Json], launcher: int, moved: Dict[str, str]) -> List[Json
     Args:
         checks: each has `factor`, `what` and what that needs: `variable` (`name`, `value` or None), `file` (`path`,
             `sha256` or None when it must not be there), `commit` (`root`, `value`), `committed` (`root`, `path` is as
-            the commit has it), `difference` (`root`, `path` is not, and has `sha256` where that is known), `package`
+            `commit` has it, or the one checked out), `text` (`root`, `path` holds each of `blocks`, lists of lines),
+            `difference` (`root`, `path` is not, and has `sha256` where that is known), `package`
             (`name`, `location`, `version`, `record`), `word` (`value` that the command line holds) or `no word`.
         launcher: process id on this host.
         moved: live path -> path in this trial, where the trial has copies.
@@ -90,7 +91,8 @@ def _no_word(one: Json, launcher: int, ranks: List[int], moved: Dict[str, str]) 
 def _committed(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str]) -> Tuple[bool, str]:
     """Whether a file of the tree is byte for byte what the checked-out commit has."""
     place = f"/proc/{launcher}/root{_placed(one['root'], moved)}"
-    head = read_text(f"{place}/.git/HEAD").strip() if os.path.isdir(f"{place}/.git") else "HEAD"
+    checked_out = read_text(f"{place}/.git/HEAD").strip() if os.path.isdir(f"{place}/.git") else "HEAD"
+    head = one.get("commit") or checked_out
     wanted = run(["git", "-c", "safe.directory=*", "-C", one["root"], "rev-parse", f"{head}:{one['path']}"], 20.0)
     try:
         data = read_bytes(f"{place}/{one['path']}", LARGEST_CHECKED_BYTES)
@@ -102,6 +104,19 @@ def _committed(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str
     algorithm = hashlib.sha256 if len(expected) == 64 else hashlib.sha1
     same = algorithm(b"blob %d\0" % len(data) + data).hexdigest() == expected
     return same, "as committed" if same else "other than committed"
+
+
+def _text(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str]) -> Tuple[bool, str]:
+    """Whether a file of the tree holds some blocks of lines, each in one piece."""
+    path = f"/proc/{launcher}/root{_placed(one['root'], moved)}/{one['path']}"
+    try:
+        text = "\n" + read_bytes(path, LARGEST_CHECKED_BYTES).decode("utf-8", "replace") + "\n"
+    except OSError as error:
+        return False, f"cannot be read: {error.strerror}"
+    missing = [block for block in one["blocks"] if "\n" + "\n".join(block) + "\n" not in text]
+    if missing:
+        return False, f"{len(missing)} of {len(one['blocks'])} places read otherwise, the first near {missing[0][0]!r}"
+    return True, f"{len(one['blocks'])} places read as meant"
 
 
 def _difference(one: Json, launcher: int, ranks: List[int], moved: Dict[str, str]) -> Tuple[bool, str]:
@@ -139,6 +154,7 @@ _CHECKS = {
     "file": _file,
     "commit": _commit,
     "committed": _committed,
+    "text": _text,
     "difference": _difference,
     "package": _package,
     "word": _word,

@@ -31,6 +31,8 @@ class FactorLine(_Line):
     revert: str = ""
     reason: str = ""
     """Why it cannot be switched; empty for a factor."""
+    title: str = ""
+    """What a person calls a part of a factor; empty for a factor, whose id says it."""
 
 
 class CaseLine(_Line):
@@ -54,6 +56,20 @@ class CaseLine(_Line):
     expected_launches: float | None = None
 
 
+class OpenLine(_Line):
+    """A culprit is opened: the launches inside of it are a search of their own."""
+
+    event: Literal["open"] = "open"
+    at: datetime
+    of: str
+    """Id of the factor, or of the part of one that is opened in its turn."""
+    parts: list[FactorLine]
+    beside: list[str]
+    """What stays new in all of its launches; everything else stays old."""
+    ordered: bool
+    expected_launches: float
+
+
 class TrialLine(_Line):
     """One launch, whatever came of it."""
 
@@ -64,6 +80,8 @@ class TrialLine(_Line):
     """Since the first launch; searches take drift from it."""
     new: list[str]
     """The factors at their new value; all others were at their old one."""
+    inside: str = ""
+    """The opened culprit whose parts `new` names; empty: the case's own factors."""
     status: Status
     value_ms: float | None = None
     metric: str | None = None
@@ -89,8 +107,8 @@ class EndLine(_Line):
     host_differences: list[str] = []
 
 
-_LINES: TypeAdapter[CaseLine | TrialLine | EndLine] = TypeAdapter(
-    Annotated[CaseLine | TrialLine | EndLine, Field(discriminator="event")]
+_LINES: TypeAdapter[CaseLine | OpenLine | TrialLine | EndLine] = TypeAdapter(
+    Annotated[CaseLine | OpenLine | TrialLine | EndLine, Field(discriminator="event")]
 )
 
 
@@ -100,7 +118,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def append(self, line: CaseLine | TrialLine | EndLine) -> None:
+    def append(self, line: CaseLine | OpenLine | TrialLine | EndLine) -> None:
         """Write one line and wait until it is on disk."""
         text = line.model_dump_json(exclude_defaults=False) + "\n"
         with self.path.open("a", encoding="utf-8") as stream:
@@ -108,7 +126,7 @@ class Journal:
             stream.flush()
             os.fsync(stream.fileno())
 
-    def lines(self) -> Iterator[CaseLine | TrialLine | EndLine]:
+    def lines(self) -> Iterator[CaseLine | OpenLine | TrialLine | EndLine]:
         """Everything written; a last line that was cut off by a kill is left out.
 
         Raises:
@@ -142,6 +160,10 @@ class Journal:
     def trials(self) -> list[TrialLine]:
         """All launches, in order."""
         return [line for line in self.lines() if isinstance(line, TrialLine)]
+
+    def opened(self) -> list[OpenLine]:
+        """The culprits that were opened, in order."""
+        return [line for line in self.lines() if isinstance(line, OpenLine)]
 
     def end(self) -> EndLine | None:
         """The last line, when the bisect came to its end."""

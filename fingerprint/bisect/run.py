@@ -25,6 +25,7 @@ from fingerprint.diff import Comparison, compare
 from fingerprint.engines import Engine, engine_of
 from fingerprint.errors import CaseError, UsageError
 from fingerprint.factors import Evidence, Factor, Found, find, plan_of
+from fingerprint.targets.local import LocalTarget
 from snapshots import Unread
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Options:
         resume: continue the case in `folder`.
         variables: set in every launch, whatever the live server has; these are no factors then.
         flags: given to every launch in the same way; an empty text is a switch.
+        repo: a clone of the served tree, in which to look up commits.
+        open: search inside of culprits, too.
     """
 
     folder: Path
@@ -72,6 +75,8 @@ class Options:
     resume: bool = False
     variables: Mapping[str, str] = field(default_factory=dict)
     flags: Mapping[str, str] = field(default_factory=dict)
+    repo: Path | None = None
+    open: bool = True
     now: Callable[[], datetime] = field(default=lambda: datetime.now(timezone.utc))
 
 
@@ -116,7 +121,7 @@ def bisect(
     _refuse_two_hosts(old, new, anyway=options.anyway)
     before, ask = _read_host(host, new, options)
     _refuse_other_host(new, before, anyway=options.anyway)
-    prepared = _prepare(old, new, old_path, options)
+    prepared = _prepare(host, old, new, old_path, options)
     launcher = before.server.processes.get("launcher")
     objects = {
         digest: base64.b64encode(prepared.evidence.get(digest)).decode()
@@ -134,6 +139,7 @@ def bisect(
         search=prepared.search,
         journal=prepared.case.journal,
         observer=observer,
+        evidence=prepared.evidence if options.open else None,
         isolation=options.isolation,
         now=options.now,
     )
@@ -156,6 +162,7 @@ def bisect(
         source=session.source,
         fixed=_fixed_lines(prepared.found),
         unseen=unseen(old, new),
+        opened=session.opened,
         revert=_revert(verdict, prepared.factors),
         host_before=before.id,
         host_after=after.id,
@@ -184,19 +191,25 @@ def _read_host(host: HostProgram, new: Snapshot, options: Options) -> tuple[Snap
     return now, {**ask, "pid": launcher.pid if launcher is not None else None}
 
 
-def evidence_beside(old_path: Path, further: Iterable[Path] = ()) -> Evidence:
-    """The kept files beside an old snapshot, and those in `further` folders."""
-    return Evidence((store_beside(old_path), *(Store(folder / "kept") for folder in further)))
+def evidence_beside(old_path: Path, further: Iterable[Path] = (), clones: Iterable[Path] = ()) -> Evidence:
+    """The kept files beside an old snapshot, those in `further` folders, and clones of the served trees."""
+    return Evidence((store_beside(old_path), *(Store(folder / "kept") for folder in further)), tuple(clones))
 
 
-def _prepare(old: Snapshot, new: Snapshot, old_path: Path, options: Options) -> Prepared:
+def _clones(host: HostProgram, new: Snapshot, options: Options) -> list[Path]:
+    """Repositories to look up commits in: the one that is named, and on this machine the live trees themselves."""
+    named = [options.repo] if options.repo is not None else []
+    return [*named, *(map(Path, new.trees.trees) if isinstance(host.target, LocalTarget) else ())]
+
+
+def _prepare(host: HostProgram, old: Snapshot, new: Snapshot, old_path: Path, options: Options) -> Prepared:
     known = engine_of(new.server.engine)
     engine = replace(
         known,
         variables={**known.variables, **options.variables},
         flags={**known.flags, **{name: (value,) if value else () for name, value in options.flags.items()}},
     )
-    evidence = evidence_beside(old_path, options.kept)
+    evidence = evidence_beside(old_path, options.kept, _clones(host, new, options))
     found = find(old, new, evidence)
     forced = {*(f"variable:{name}" for name in options.variables), *(f"flag:{name}" for name in options.flags)}
     factors = {factor.id: factor for factor in found.factors if factor.id not in forced}

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, overload
 
@@ -822,25 +822,31 @@ class Search:
         inside: Sequence[str],
         conflicts: Iterable[frozenset[str]] = (),
         prior: Mapping[str, float] | None = None,
+        beside: Iterable[str] = (),
     ) -> Search:
         """A search among the parts of a culprit: the files of a patch, the packages of a bundle.
 
-        Everything else stays old. No part new is then the old side, and all parts new is the culprit alone, so what
-        this search was told about those two settings is told again and its launches are not repeated. The parts of a
-        range of commits come in order: pass the conflicts of `chain(inside)`.
+        Everything else stays old, or new where it is `beside`. No part new is then the old side, and all parts new is
+        the culprit alone, so what this search was told about those two settings is told again and its launches are not
+        repeated. The parts of a range of commits come in order: pass the conflicts of `chain(inside)`. A budget of
+        launches is what is left of this search's own.
 
         Args:
             culprit: the factors to open.
             inside: their parts, all together the same as the culprit at its new value.
             conflicts: of the parts, as for a search.
             prior: of the parts, as for a search.
+            beside: factors that stay new in all of its launches.
         """
-        whole = frozenset(culprit)
-        inner = Search(inside, conflicts, prior, self.noise, self.seed, None, self.budget, self.certainty)
-        ends = {frozenset[str](): frozenset[str](), whole: frozenset(inside)}
-        for told in self._told:
-            if told.new in ends and told.value is not None:
-                inner.tell(ends[told.new], told.value, told.hours)
+        around = frozenset(beside)
+        ends = {around: frozenset[str](), around | frozenset(culprit): frozenset(inside)}
+        known = [told for told in self._told if told.new in ends and told.value is not None]
+        budget = self.budget
+        if budget.launches is not None:
+            budget = replace(budget, launches=budget.launches - len(self._told) + len(known))
+        inner = Search(inside, conflicts, prior, self.noise, self.seed, None, budget, self.certainty)
+        for told in known:
+            inner.tell(ends[told.new], told.value or 0.0, told.hours)
         return inner
 
     def _culprits(

@@ -1,25 +1,27 @@
 """The protocol of a bisect: ask the search, launch, prove, measure, write it down, tell the search.
 
 Everything that decides is the search's; everything that touches the host is the host program's. What is in between is
-here: what counts as a measurement, what is repeated, and what is only marked.
+here: what counts as a measurement, what is repeated, what is only marked, and that a culprit that has parts is opened
+and searched in the same way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fingerprint.bisect.journal import Journal, Status, TrialLine
-from fingerprint.bisect.search import Search
+from fingerprint.bisect.journal import FactorLine, Journal, OpenLine, Status, TrialLine
+from fingerprint.bisect.search import Search, chain
 from fingerprint.bisect.told import tell
+from fingerprint.case import Opened
 from fingerprint.engines import Engine, figure_of
-from fingerprint.errors import HostProgramError, LaunchError
-from fingerprint.factors import Factor, plan_of
+from fingerprint.errors import CaseError, HostProgramError, LaunchError
+from fingerprint.factors import Evidence, Factor, Inside, LaunchPlan, plan_of
 
 if TYPE_CHECKING:
-    from fingerprint.bisect.verdict import Verdict
+    from fingerprint.bisect.verdict import Culprit, Verdict
     from fingerprint.host import HostProgram
     from snapshots import Snapshot
 
@@ -41,6 +43,30 @@ class Observer(Protocol):
     def launched(self, line: TrialLine, search: Search) -> None:
         """A launch is over."""
 
+    def opening(self, line: OpenLine) -> None:
+        """A culprit is opened; the launches that follow are inside of it."""
+
+
+@dataclass(frozen=True)
+class _Level:
+    """One search and how its settings become a launch: the case's own, or the inside of a culprit."""
+
+    search: Search
+    apply: Callable[[LaunchPlan, frozenset[str]], None]
+    inside: str = ""
+
+
+@dataclass(frozen=True)
+class _Culprit:
+    """What is opened: `whole` of `search`, with `beside` new and `around` giving the plan all other factors."""
+
+    of: str
+    title: str
+    search: Search
+    whole: frozenset[str]
+    beside: frozenset[str]
+    around: Callable[[LaunchPlan], None]
+
 
 @dataclass
 class Session:
@@ -54,6 +80,8 @@ class Session:
         search: decides.
         journal: remembers.
         observer: is told.
+        evidence: what culprits are opened with; None: they are not opened.
+        opened: what was found inside of culprits.
         now: the clock.
         metric: the metric and source of the first launch; the others must be of the same.
     """
@@ -65,6 +93,8 @@ class Session:
     search: Search
     journal: Journal
     observer: Observer
+    evidence: Evidence | None = None
+    opened: list[Opened] = field(default_factory=list)
     isolation: str | None = None
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
     metric: str | None = None
@@ -75,34 +105,122 @@ class Session:
     def replay(self) -> int:
         """Tell the search what the journal already holds. Returns the number of launches."""
         for line in self.journal.trials():
-            self._tell(line)
+            self._note(line)
             self.number = line.number
+            if not line.inside:
+                tell(self.search, line)
         return self.number
 
     def run(self) -> Verdict:
-        """Launch until the search has its verdict.
+        """Launch until the search has its verdict, then open what it blames.
 
         Raises:
             LaunchError: neither side of the comparison can be launched or measured at all.
             TargetError: the way to the host broke.
         """
-        while True:
-            new = self.search.ask()
-            if new is None:
-                return self.search.verdict()
-            self.number += 1
-            self.observer.launching(self.number, new, self.search)
-            line = self._trial(new)
-            self.journal.append(line)
-            self._tell(line)
-            self.observer.launched(line, self.search)
-            self._refuse_hopeless(line)
+        verdict = self._search(_Level(self.search, self._apply))
+        if self.evidence is not None:
+            for culprit in verdict.culprits:
+                if not culprit.bundle and culprit.share[1] > 0:
+                    self._open_factors(culprit, self.evidence)
+        return verdict
 
-    def _trial(self, new: frozenset[str]) -> TrialLine:
+    def _apply(self, plan: LaunchPlan, new: frozenset[str]) -> None:
+        for name in sorted(self.factors):
+            self.factors[name].apply(plan, new=name in new)
+
+    def _search(self, level: _Level) -> Verdict:
+        while True:
+            new = level.search.ask()
+            if new is None:
+                return level.search.verdict()
+            self.number += 1
+            self.observer.launching(self.number, new, level.search)
+            line = self._trial(level, new)
+            self.journal.append(line)
+            self._note(line)
+            tell(level.search, line)
+            self.observer.launched(line, level.search)
+            if not level.inside:
+                self._refuse_hopeless(line)
+
+    # -- the inside of culprits --------------------------------------------------------------------------------
+
+    def _open_factors(self, culprit: Culprit, evidence: Evidence) -> None:
+        """Open each factor of a culprit, with those new that it acts together with."""
+        for name in sorted(culprit.factors):
+            beside = culprit.factors - {name}
+            if culprit.sufficient is None:  # alone on the old side it cannot be launched
+                beside |= frozenset(self.factors) - culprit.factors
+
+            def around(plan: LaunchPlan, name: str = name, beside: frozenset[str] = beside) -> None:
+                for other in sorted(self.factors.keys() - {name}):
+                    self.factors[other].apply(plan, new=other in beside)
+
+            self._open(
+                _Culprit(name, "", self.search, frozenset({name}), beside, around), self.factors[name].inside(evidence)
+            )
+
+    def _open(self, culprit: _Culprit, inside: Inside | str) -> None:
+        """Search among the parts of a culprit, and open the guilty one in its turn."""
+        if isinstance(inside, str):
+            if inside:
+                self.opened.append(Opened(of=culprit.of, title=culprit.title, reason=inside))
+            return
+        parts = [
+            FactorLine(id=part.id, title=part.title, old=part.old_words, new=part.new_words, revert=part.revert)
+            for part in inside.parts
+        ]
+        names = [part.id for part in parts]
+        if len(parts) == 1:  # it is the culprit itself
+            self.opened.append(Opened(of=culprit.of, title=culprit.title, parts=parts))
+            self._open(replace(culprit, of=names[0], title=parts[0].title), inside.inside(names[0]))
+            return
+        conflicts = chain(names) if inside.ordered else ()
+        search = culprit.search.opened(culprit.whole, names, conflicts, beside=culprit.beside)
+        self._begin(culprit, inside, parts, search)
+        for line in self.journal.trials():
+            if line.inside == culprit.of:
+                tell(search, line)
+
+        def apply(plan: LaunchPlan, new: frozenset[str]) -> None:
+            culprit.around(plan)
+            inside.apply(plan, new)
+
+        verdict = self._search(_Level(search, apply, culprit.of))
+        self.opened.append(Opened(of=culprit.of, title=culprit.title, parts=parts, verdict=verdict))
+        for blamed in verdict.culprits:
+            if len(blamed.factors) == 1 and blamed.sufficient is not None and blamed.share[1] > 0:
+                place = names.index(min(blamed.factors))
+                before = frozenset(names[:place] if inside.ordered else ())
+                part = _Culprit(names[place], parts[place].title, search, blamed.factors, before, culprit.around)
+                self._open(part, inside.inside(names[place]))
+
+    def _begin(self, culprit: _Culprit, inside: Inside, parts: list[FactorLine], search: Search) -> None:
+        line = OpenLine(
+            at=self.now(),
+            of=culprit.of,
+            parts=parts,
+            beside=sorted(culprit.beside),
+            ordered=inside.ordered,
+            expected_launches=search.estimate().launches,
+        )
+        for before in self.journal.opened():
+            if before.of == line.of:
+                if (before.parts, before.beside) != (line.parts, line.beside):
+                    raise CaseError(f"{line.of} was opened into other parts before; the case cannot be continued.")
+                break
+        else:
+            self.journal.append(line)
+        self.observer.opening(line)
+
+    # -- one launch --------------------------------------------------------------------------------------------
+
+    def _trial(self, level: _Level, new: frozenset[str]) -> TrialLine:
         """One launch; a failed or disturbed one is repeated once."""
-        line = self._attempt(new)
+        line = self._attempt(level, new)
         if line.status in {"failed", "disturbed"}:
-            again = self._attempt(new)
+            again = self._attempt(level, new)
             if again.status == "disturbed":
                 return again.model_copy(update={"status": "measured", "marks": [*again.marks, "disturbed twice"]})
             if again.status == "failed":
@@ -111,17 +229,18 @@ class Session:
             return again.model_copy(update={"marks": [*again.marks, f"repeated: {line.reason}"]})
         return line
 
-    def _attempt(self, new: frozenset[str]) -> TrialLine:
+    def _attempt(self, level: _Level, new: frozenset[str]) -> TrialLine:
         at = self.now()
         self.began = self.began or at
 
         def line(status: Status, **details: Any) -> TrialLine:  # noqa: ANN401 - the fields of TrialLine
             hours = (at - (self.began or at)).total_seconds() / 3600
-            return TrialLine(number=self.number, at=at, hours=hours, new=sorted(new), status=status, **details)
+            return TrialLine(
+                number=self.number, at=at, hours=hours, new=sorted(new), inside=level.inside, status=status, **details
+            )
 
         plan = plan_of(self.live)
-        for name in sorted(self.factors):
-            self.factors[name].apply(plan, new=name in new)
+        level.apply(plan, new)
         self.engine.adopt(plan)
         ask = self.engine.trial(plan)
         if self.isolation is not None:
@@ -157,10 +276,9 @@ class Session:
             details["marks"] = [f"processes {answer['stubborn']} would not end"]
         return line("measured", **details)
 
-    def _tell(self, line: TrialLine) -> None:
+    def _note(self, line: TrialLine) -> None:
         if line.status == "measured":
             self.metric, self.source = self.metric or line.metric, self.source or line.source
-        tell(self.search, line)
 
     def _refuse_hopeless(self, line: TrialLine) -> None:
         """The live launch itself must be launchable: without it there is nothing to compare."""

@@ -7,7 +7,7 @@ can switch is `Fixed`, with the reason. `find` asks all kinds.
 from __future__ import annotations
 
 from fingerprint.factors import flags, packages, startup, tree, variables
-from fingerprint.factors.base import Evidence, Factor, Fixed, Found
+from fingerprint.factors.base import Evidence, Factor, Fixed, Found, Inside, Part
 from fingerprint.factors.plan import LaunchPlan, plan_of
 from snapshots import Snapshot
 
@@ -30,4 +30,4 @@ def find(old: Snapshot, new: Snapshot, evidence: Evidence) -> Found:
     return Found(factors, fixed)
 
 
-__all__ = ["Evidence", "Factor", "Fixed", "Found", "LaunchPlan", "find", "plan_of"]
+__all__ = ["Evidence", "Factor", "Fixed", "Found", "Inside", "LaunchPlan", "Part", "find", "plan_of"]

@@ -6,9 +6,11 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fingerprint.capture import Store
     from fingerprint.factors.plan import LaunchPlan
 
@@ -19,6 +21,8 @@ class Evidence:
 
     stores: tuple[Store, ...] = ()
     """Where kept files may lie."""
+    clones: tuple[Path, ...] = ()
+    """Git repositories that may have the commits of the served trees."""
 
     def missing(self, digests: Iterable[str]) -> list[str]:
         """Those of `digests` that no store keeps."""
@@ -65,6 +69,47 @@ class Factor(ABC):
     def objects(self) -> frozenset[str]:
         """Digests of kept files that its plans refer to."""
         return frozenset()
+
+    def inside(self, _evidence: Evidence) -> Inside | str:
+        """What it is made of, where a launch can have some of that; else why not, empty where it simply has no parts.
+
+        Args:
+            evidence: what is at hand to look into it.
+        """
+        return ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a factor: a hunk, a commit, a package of a bundle."""
+
+    id: str
+    title: str
+    """What a person calls it: `hunk @@ forward of python/models/llama.py`."""
+    old_words: str
+    new_words: str
+    revert: str = ""
+    """How to take back this part alone, as a line to type; empty where there is no such line."""
+
+
+@dataclass(frozen=True)
+class Inside(ABC):
+    """What a factor is made of: a launch can have some of its parts new and the others old."""
+
+    parts: tuple[Part, ...]
+    ordered: ClassVar[bool] = False
+    """Whether each part needs the ones before it, as commits do."""
+
+    @abstractmethod
+    def apply(self, plan: LaunchPlan, new: frozenset[str]) -> None:
+        """Give the plan these parts new and all others old, in place of the factor's own value, with the checks."""
+
+    def inside(self, _part: str) -> Inside | str:
+        """What one part is made of, in its turn: all others stay old, or where they come in order, those after it do.
+
+        Answers as `Factor.inside` does.
+        """
+        return ""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ class TreePlan:
     """The local differences that are on the host now."""
     wanted: dict[str, LocalFile] = field(default_factory=dict)
     """The local differences of this launch; files that are in `live` and not here are as committed."""
+    changes: list[str] = field(default_factory=list)
+    """Patches laid over the commit before the local differences: parts of the next commit."""
 
     def to_json(self) -> Json:
         """For the host: what to check out, apply, write, keep from the live tree and remove."""
@@ -33,14 +35,22 @@ class TreePlan:
         keep: list[str] = []
         remove: list[str] = []
         for path, file in self.wanted.items():
-            if file == self.live.get(path) and (self.commit == self.live_commit or not file.exact):
+            here = self.commit == self.live_commit and not self.changes
+            if file == self.live.get(path) and (here or not file.exact):
                 (remove if file.change == "deleted" else keep).append(path)
             elif file.change == "untracked":
                 write[path] = {"text": file.patch if isinstance(file.patch, str) else ""}
             elif isinstance(file.patch, str):
                 patches[path] = file.patch
         remove += [path for path, file in self.live.items() if path not in self.wanted and file.change == "untracked"]
-        return {"commit": self.commit, "patches": patches, "write": write, "keep": keep, "remove": remove}
+        return {
+            "commit": self.commit,
+            "changes": self.changes,
+            "patches": patches,
+            "write": write,
+            "keep": keep,
+            "remove": remove,
+        }
 
 
 @dataclass

@@ -5,9 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePosixPath
 
-from fingerprint.factors.base import Evidence, Factor, Fixed, extract_line
+from fingerprint.factors.base import Evidence, Factor, Fixed, Inside, extract_line
+from fingerprint.factors.commits import commits_inside
+from fingerprint.factors.hunks import hunks_of
 from fingerprint.factors.plan import LaunchPlan, TreePlan
 from snapshots import LocalFile, Snapshot, Tree
 
@@ -35,6 +38,11 @@ class Commit(Factor):
     def revert(self) -> str:
         """The git command."""
         return f"git -C {shlex.quote(self.root)} checkout {self.old}"
+
+    def inside(self, evidence: Evidence) -> Inside | str:
+        """The commits between, along the first parents."""
+        tree = partial(_tree_plan, root=self.root, live=self.live)
+        return commits_inside(self.id, self.root, self.old, self.new, self.live.imports, evidence.clones, tree)
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,11 @@ class ChangedFile(Factor):
             return f"{git} rm --force -- {path}"
         clean = f"{committed} && " if self.new is not None else ""
         return f"{clean}{extract_line(self.id)} | {git} apply"
+
+    def inside(self, _evidence: Evidence) -> Inside | str:
+        """Its hunks."""
+        tree = partial(_tree_plan, root=self.root, live=self.live)
+        return hunks_of(self.id, self.root, self.path, self.old, self.new, tree)
 
 
 def find(old: Snapshot, new: Snapshot, _evidence: Evidence) -> Iterator[Factor | Fixed]:

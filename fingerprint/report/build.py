@@ -37,7 +37,7 @@ from fingerprint.report.words import (
 from snapshots import Unread
 
 if TYPE_CHECKING:
-    from fingerprint.bisect.journal import CaseLine, EndLine, TrialLine
+    from fingerprint.bisect.journal import CaseLine, EndLine, OpenLine, TrialLine
     from fingerprint.case import Case, Outcome
     from fingerprint.diff import Comparison
     from snapshots import Snapshot
@@ -78,7 +78,16 @@ def of_case(case: Case) -> Report:
     finished = (case.folder / "verdict.json").exists()
     outcome = case.outcome() if finished else outcome_so_far(line, trials, replayed, old, new)
     return build(
-        outcome, line, trials, case.journal.end(), old, new, compare(old, new), replayed.moments, finished=finished
+        outcome,
+        line,
+        trials,
+        case.journal.end(),
+        old,
+        new,
+        compare(old, new),
+        replayed.moments,
+        case.journal.opened(),
+        finished=finished,
     )
 
 
@@ -91,6 +100,7 @@ def build(
     new: Snapshot,
     comparison: Comparison,
     moments: Sequence[tuple[int, Mapping[str, float]]] = (),
+    opened: Sequence[OpenLine] = (),
     *,
     finished: bool = True,
 ) -> Report:
@@ -105,6 +115,7 @@ def build(
         new: the slow side.
         comparison: what differs between them.
         moments: after each launch, its number and the probability of each explanation.
+        opened: the culprits that were opened.
         finished: whether the verdict is final.
 
     Raises:
@@ -112,7 +123,7 @@ def build(
     """
     _refuse_nonsense(outcome, line, trials)
     decimals = decimals_for(outcome.sigma_ms[1]) if outcome.sigma_ms else 2
-    launches = tuple(launch_of(trial, trials[0].at, line) for trial in trials)
+    launches = tuple(launch_of(trial, trials[0].at, line, opened) for trial in trials)
     scene = Scene(outcome, line, launches, decimals, finished=finished)
     speeds, break_even = speeds_of(scene, old)
     suspects = suspects_of(scene)

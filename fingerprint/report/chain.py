@@ -150,6 +150,17 @@ def steps_of(scene: Scene, suspects: Sequence[Suspect]) -> tuple[Step, ...]:
                         launches=_launches_at(scene, evidence),
                     )
                 )
+    for one in outcome.opened:
+        if one.verdict is not None:
+            found = listing((part.title for part in one.culprits), 4)
+            steps.append(
+                Step(
+                    question=f"What is it inside {one.title or title_of(one.of)}, of {len(one.parts)} parts?",
+                    finding=f"{found[:1].upper()}{found[1:]}." if found else one.verdict.sentence,
+                    launches=tuple(launch.number for launch in scene.launches if launch.inside == one.of),
+                    settled=bool(found),
+                )
+            )
     for standing, question, settled in (
         ("ruled out", "What was ruled out?", True),
         ("open", "What is still open?", False),

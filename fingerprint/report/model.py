@@ -71,6 +71,7 @@ class Launch(_Part):
     minutes: float
     arm: Arm
     setting: Text
+    inside: Text = ""
     new: tuple[Text, ...]
     status: Text
     value_ms: float | None

@@ -17,7 +17,7 @@ from fingerprint.report.words import clean
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from fingerprint.bisect.journal import TrialLine
+    from fingerprint.bisect.journal import OpenLine, TrialLine
     from fingerprint.bisect.run import Prepared
     from fingerprint.bisect.search import Search
 
@@ -102,6 +102,14 @@ class ProgressObserver:
             hope = f"{best.posterior[0].structure} {best.posterior[0].probability:.0%}"
         marks = f"  ({'; '.join(line.marks)})" if line.marks else ""
         self._say(f"{line.number:3d}  {self._what:<44.44}  {measured}{marks}  {hope}")
+
+    def opening(self, line: OpenLine) -> None:
+        """A culprit is opened."""
+        self._expected = self._number + line.expected_launches
+        self._say(
+            f"inside of {line.of}: {len(line.parts)} {'steps' if line.ordered else 'parts'}; "
+            f"about {line.expected_launches:.0f} launches more."
+        )
 
     def _left(self) -> str:
         done = self._number - 1

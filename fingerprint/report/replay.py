@@ -33,8 +33,9 @@ class Replayed:
 
 
 def replay(line: CaseLine, trials: Sequence[TrialLine]) -> Replayed:
-    """Tell a search everything that the journal holds."""
+    """Tell a search everything that the journal holds of it; launches inside of culprits are another search's."""
     search = search_of(line)
+    trials = [trial for trial in trials if not trial.inside]
     held: list[tuple[int, dict[str, float]]] = []
     judged = {round((step + 1) * len(trials) / MOST_MOMENTS) for step in range(MOST_MOMENTS)}
     for place, trial in enumerate(trials, 1):

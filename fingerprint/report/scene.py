@@ -15,7 +15,7 @@ from fingerprint.report.model import (
 from fingerprint.report.words import count, listing, ms, ms_interval
 
 if TYPE_CHECKING:
-    from fingerprint.bisect.journal import CaseLine, FactorLine, TrialLine
+    from fingerprint.bisect.journal import CaseLine, FactorLine, OpenLine, TrialLine
     from fingerprint.bisect.verdict import Culprit, Interval
     from fingerprint.case import Outcome
 
@@ -32,7 +32,11 @@ class Scene:
         self.decimals = decimals
         self.finished = finished
         self.factors: dict[str, FactorLine] = {factor.id: factor for factor in line.factors}
-        self.measured = [launch for launch in launches if launch.value_ms is not None and launch.status == "measured"]
+        self.measured = [
+            launch
+            for launch in launches
+            if launch.value_ms is not None and launch.status == "measured" and not launch.inside
+        ]
         self.metric = outcome.metric or "verify_ms"
         self.what = self.metric.removesuffix("_ms")
         self.culprits = sorted(outcome.culprits, key=lambda culprit: -culprit.share[1])
@@ -100,6 +104,8 @@ def title_of(factor: str) -> str:
     kind, _, name = factor.partition(":")
     if factor == "tree:commit":
         return "the commit of the source tree"
+    if factor.startswith("tree:commit@"):
+        return f"commit {factor.partition('@')[2]}"
     if kind == "tree":
         return f"the local change of {name}"
     return name or factor
@@ -127,14 +133,18 @@ def explanation(structure: str, factors: Iterable[str]) -> str:
             return f"{listing(names)}, one hiding the other"
 
 
-def launch_of(trial: TrialLine, began: datetime, line: CaseLine) -> Launch:
+def launch_of(trial: TrialLine, began: datetime, line: CaseLine, opened: Sequence[OpenLine] = ()) -> Launch:
     """One line of the journal as the reader sees it."""
-    all_factors = {factor.id for factor in line.factors}
+    inside = next((one for one in opened if one.of == trial.inside), None)
+    titles = {part.id: part.title or title_of(part.id) for part in (inside.parts if inside else line.factors)}
     moved = set(trial.new)
+    setting = _setting(moved, titles)
     arm: Arm = "mixed"
-    if not moved and all_factors:
+    if trial.inside:
+        setting = f"inside {title_of(trial.inside)}: {setting}"
+    elif not moved and titles:
         arm = "old"
-    elif moved >= all_factors:
+    elif moved >= titles.keys():
         arm = "new"
     figures = trial.figures
     return Launch(
@@ -142,7 +152,8 @@ def launch_of(trial: TrialLine, began: datetime, line: CaseLine) -> Launch:
         at=trial.at,
         minutes=(trial.at - began).total_seconds() / 60,
         arm=arm,
-        setting=_setting(moved, all_factors),
+        setting=setting,
+        inside=trial.inside,
         new=tuple(sorted(moved)),
         status=trial.status,
         value_ms=trial.value_ms,
@@ -168,19 +179,19 @@ def launch_of(trial: TrialLine, began: datetime, line: CaseLine) -> Launch:
     )
 
 
-def _setting(moved: set[str], factors: set[str]) -> str:
-    if not factors:
+def _setting(moved: set[str], titles: Mapping[str, str]) -> str:
+    if not titles:
         return "as it is now"
     if not moved:
         return "everything old"
-    if moved >= factors:
+    if moved >= titles.keys():
         return "everything new"
     if len(moved) == 1:
-        return f"only {title_of(next(iter(moved)))} new"
-    rest = factors - moved
+        return f"only {titles.get(min(moved), min(moved))} new"
+    rest = titles.keys() - moved
     if len(rest) == 1:
-        return f"all new but {title_of(next(iter(rest)))}"
-    return f"{len(moved)} of {len(factors)} new"
+        return f"all new but {titles[min(rest)]}"
+    return f"{len(moved)} of {len(titles)} new"
 
 
 def _number(value: object) -> float | None:

@@ -154,7 +154,7 @@ def _phantom(scene: Scene) -> str:
 def more(scene: Scene, speeds: Sequence[Speed], even: BreakEven | None) -> tuple[str, ...]:
     """What follows from the answer: the part not explained, and what the speed is."""
     outcome = scene.outcome
-    lines: list[str] = []
+    lines: list[str] = [*inside(scene)]
     if outcome.remainder_ms is not None and outcome.gap_ms is not None and outcome.structure in {"adds", "single"}:
         low, _, high = outcome.remainder_ms
         if low > 0 or high < 0:
@@ -188,6 +188,26 @@ def _where(lines: Sequence[str]) -> str:
     )
 
 
+def inside(scene: Scene) -> tuple[str, ...]:
+    """What was found inside of the culprits, a sentence each."""
+    lines = []
+    for one in scene.outcome.opened:
+        what = one.title or title_of(one.of)
+        if one.reason:
+            lines.append(f"Inside {what} nothing was searched: {one.reason}.")
+        elif one.verdict is None:
+            lines.append(f"Inside {what} there is one part alone: {one.parts[0].title}.")
+        elif one.verdict.culprits:
+            names = listing((part.title for part in one.culprits), 4)
+            first = one.verdict.culprits[0]
+            whole = f" {percent_interval(first.share)} of it" if len(one.verdict.culprits) == 1 else ""
+            apart = ", which no launch can separate" if first.bundle else ""
+            lines.append(f"Inside {what} it is {names}{apart}{f':{whole}' if whole else ''}.")
+        else:
+            lines.append(f"Inside {what}, of {count(len(one.parts), 'part')}: {one.verdict.sentence}")
+    return tuple(lines)
+
+
 def advice(scene: Scene, suspects: Sequence[Suspect]) -> tuple[str, ...]:
     """What to do now, beside the lines to type."""
     outcome = scene.outcome
@@ -201,7 +221,8 @@ def advice(scene: Scene, suspects: Sequence[Suspect]) -> tuple[str, ...]:
                 either = "All of these lines are needed: one alone changes nothing."
             elif len(outcome.revert) > 1:
                 either = "Each of these lines takes its own share away."
-            return tuple(filter(None, [either, _where(outcome.revert), RESTART]))
+            narrower = _narrower(scene)
+            return tuple(filter(None, [either, *narrower, _where(outcome.revert), RESTART]))
         case "interaction":
             return tuple(filter(None, ["Either of these lines is enough.", _where(outcome.revert), RESTART]))
         case "phantom":
@@ -242,6 +263,14 @@ def advice(scene: Scene, suspects: Sequence[Suspect]) -> tuple[str, ...]:
                     ],
                 )
             )
+
+
+def _narrower(scene: Scene) -> list[str]:
+    """How to take back only the guilty part of a culprit, where that is less than all of it."""
+    last = next(
+        (one for one in reversed(scene.outcome.opened) if len(one.culprits) == 1 and one.culprits[0].revert), None
+    )
+    return [f"Or only the part that is to blame: {last.culprits[0].revert}"] if last is not None else []
 
 
 def confidence(scene: Scene) -> str:
@@ -289,7 +318,7 @@ def cost(scene: Scene, trials: Sequence[TrialLine], end: EndLine | None) -> str:
     last = trials[-1]
     until = end.at.timestamp() if end else last.at.timestamp() + last.seconds.get("whole", 0.0)
     words = [count(len(trials), "launch")]
-    lost = len(trials) - len(scene.measured)
+    lost = sum(launch.value_ms is None or launch.status != "measured" for launch in scene.launches)
     if lost:
         words.append(f"{lost} of them without a figure")
     words.append(duration(max(0.0, until - scene.line.at.timestamp())))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fingerprint.bisect.journal import Journal, TrialLine
+from fingerprint.bisect.journal import Journal, OpenLine, TrialLine
 from fingerprint.bisect.search import Search
 from fingerprint.bisect.session import Session
 from fingerprint.engines import REFERENCE
@@ -73,6 +73,7 @@ class Nobody:
     def launching(self, number: int, new: frozenset[str], search: Search) -> None: ...
     def stage(self, number: int, stage: str) -> None: ...
     def launched(self, line: TrialLine, search: Search) -> None: ...
+    def opening(self, line: OpenLine) -> None: ...
 
 
 def session(host: Scripted, path: Path) -> Session:

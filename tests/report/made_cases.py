@@ -14,11 +14,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from fingerprint.bisect.journal import TrialLine
+from fingerprint.bisect.journal import OpenLine, TrialLine
 from fingerprint.bisect.run import Options, bisect
 from fingerprint.bisect.search import Search
 from fingerprint.case import Case, Outcome
 from fingerprint.errors import HostProgramError
+from fingerprint.factors import Evidence, Inside, Part, find
 from fingerprint.host import HostProgram
 from snapshots import (
     Distribution,
@@ -199,6 +200,9 @@ class _Watcher:
     def launched(self, line: TrialLine, search: Search) -> None:
         pass
 
+    def opening(self, line: OpenLine) -> None:
+        pass
+
 
 def run(
     folder: Path, old: Snapshot, host: SimulatedHost, *, seed: int = 0, launches: int | None = None
@@ -266,3 +270,39 @@ def story(folder: Path, kind: str, seed: int = 3) -> tuple[Case, Outcome]:
 
 
 KINDS = (*STORIES, "not switchable")
+
+
+PATCH = """diff --git a/python/engine.py b/python/engine.py
+--- a/python/engine.py
++++ b/python/engine.py
+@@ -10,6 +10,7 @@ class Engine:
+ # ---
+     def forward(self, x):
+         y = x
++        y = y.copy()
+         return y
+ # ---
+     def end(self):
+@@ -40,5 +41,5 @@ class Engine:
+     def close(self):
+-        pass
++        self.end()
+ # ---
+     def __repr__(self):
+         return "engine"
+"""
+
+
+def opened(folder: Path, seed: int = 3) -> tuple[Case, Outcome]:
+    """A case whose culprit is a changed file of two hunks, one of which is to blame."""
+    after = snapshot({"PATH": "/bin", **DECOYS}, patches={"python/engine.py": PATCH}, measured=12.0)
+    (hunk,) = [part.id for part in _hunks(after) if "forward" in part.title]
+    return incident(folder, lambda new: 2.0 * bool(new & {B, hunk}), new=after, seed=seed)
+
+
+def _hunks(after: Snapshot) -> tuple[Part, ...]:
+    before = snapshot({"PATH": "/bin"}, at=MORNING)
+    (changed,) = [factor for factor in find(before, after, Evidence()).factors if factor.id == B]
+    inside = changed.inside(Evidence())
+    assert isinstance(inside, Inside)
+    return inside.parts

@@ -51,6 +51,14 @@ class Incident:
         BRIEF.adopt(plan)
         return plan
 
+    def plan_without(self, name: str) -> LaunchPlan:
+        """A plan with every factor but one at its old value, and nothing said of that one."""
+        plan = plan_of(self.new)
+        for factor in self.found().factors:
+            if factor.id != name:
+                factor.apply(plan, new=False)
+        return plan
+
     def factor(self, identifier: str) -> Factor:
         return next(factor for factor in self.found().factors if factor.id == identifier)
 
@@ -91,3 +99,11 @@ def changed_host(folder: Path, seed: int, models: Path | None = None) -> Iterato
         yield Incident(world, old, new, folder / "old.json", folder / "new.json", server.pid, port)
     finally:
         world.stop(server)
+
+
+def seed_of(culprit: str) -> int:
+    """A seed whose single culprit this factor is."""
+    for seed in range(100):
+        if World(Path("unused"), "single", seed).truth()["culprits"] == [culprit]:
+            return seed
+    raise AssertionError(f"no seed has {culprit} as its culprit")

@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from incident_host import Incident, changed_host
+from incident_host import Incident, changed_host, seed_of
 from trials_host import digest_of, processes_of, scratch_directories
 
 from fingerprint.bisect.journal import Journal
-from fingerprint.reference.world import World
 
 CULPRIT = "variable:TCCL_TRANSPORT"
 SEARCHED = (CULPRIT, "flag:--decode-log-interval", "tree:README.md")
@@ -27,15 +26,8 @@ SEARCHED = (CULPRIT, "flag:--decode-log-interval", "tree:README.md")
 def slow(incident: Incident, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Incident]:
     """A host with the slower all-reduce, which takes about twice the time."""
     models = incident.world.root / "models"
-    with changed_host(tmp_path_factory.mktemp("slow"), _seed_of(CULPRIT), models) as slow:
+    with changed_host(tmp_path_factory.mktemp("slow"), seed_of(CULPRIT), models) as slow:
         yield slow
-
-
-def _seed_of(culprit: str) -> int:
-    for seed in range(100):
-        if World(Path("unused"), "single", seed).truth()["culprits"] == [culprit]:
-            return seed
-    raise AssertionError(f"no seed has {culprit} as its culprit")
 
 
 def command(*words: object) -> list[str]:
