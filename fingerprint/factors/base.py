@@ -89,7 +89,7 @@ class Part:
     old_words: str
     new_words: str
     revert: str = ""
-    """How to take back this part alone, as a line to type; empty where there is no such line."""
+    """How to take back this part alone, as `Factor.revert` says it; empty where that is not known."""
 
 
 @dataclass(frozen=True)

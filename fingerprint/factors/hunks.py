@@ -162,7 +162,7 @@ def _part(name: str, root: str, path: str, place: Place) -> Part:
         title=f"hunk {where} of {path}",
         old_words=_words(place.old),
         new_words=_words(place.new),
-        revert=f"in {shlex.quote(str(PurePosixPath(root, path)))}: take back the hunk {short(where)}",
+        revert=f"# in {shlex.quote(str(PurePosixPath(root, path)))}: take back the hunk {short(where)}",
     )
 
 

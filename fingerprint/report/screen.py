@@ -270,7 +270,7 @@ def _narrower(scene: Scene) -> list[str]:
     last = next(
         (one for one in reversed(scene.outcome.opened) if len(one.culprits) == 1 and one.culprits[0].revert), None
     )
-    return [f"Or only the part that is to blame: {last.culprits[0].revert}"] if last is not None else []
+    return [f"Or only the part that is to blame: {last.culprits[0].revert.removeprefix('# ')}"] if last else []
 
 
 def confidence(scene: Scene) -> str:

@@ -30,7 +30,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 def test_every_format_names_the_hunk(case: Case) -> None:
     report = of_case(case)
-    assert any(HUNK in line and "% (" in line for line in report.more)
+    assert any(HUNK in line and "% [" in line for line in report.more)
     assert any("take back the hunk @@ forward" in line for line in report.advice)
     (step,) = [step for step in report.steps if step.question.startswith("What is it inside")]
     assert step.finding == f"H{HUNK[1:]}."
