@@ -3,9 +3,12 @@
 The idea in one line: an explanation says at which *level* a launch lies between the old speed (0) and the new one (1),
 and a launch is that level plus noise. "Factor i alone" puts a launch at 1 when i is new; "i and j together" when both
 are; "i causes 60 % and j 40 %" at 0.6, 0.4 or 1; a factor that hides another one lies beyond. All of them share the
-unknowns (old speed, new speed, noise, drift), so one table of log densities, launches by levels by sample points of
-the unknowns, scores all explanations with three matrix products. The unknowns are integrated out by quasi-Monte-Carlo
-points that adapt to the posterior; nothing is fitted and then trusted.
+unknowns (old speed, new speed, noise and how it grows, drift), so one table of log densities, launches by levels by
+sample points of the unknowns, scores all explanations with three matrix products. The unknowns are integrated out by
+quasi-Monte-Carlo points that adapt to the posterior; nothing is fitted and then trusted.
+
+Noise grows as a power of the level, with an exponent that is one more unknown. Where old and new lie close together
+that is one scatter for both; where a server is slowed down tenfold, each side has a scatter of its own.
 
 Two explanations are not simple: "none" (no gap today) and "other" (every set of factors has a level of its own, which
 explains anything and therefore nothing well; it keeps a bad explanation from winning because its rivals are worse).
@@ -70,6 +73,10 @@ _OTHER_LEVELS: Final = np.array([ZERO, ONE, *(int(np.searchsorted(LEVELS, v)) fo
 _OTHER_PRIOR: Final = np.log(np.array([0.35, 0.35, 0.1, 0.1, 0.1]))
 # Nobody needs a level to better than 4 % of the gap, and real factors never act that exactly.
 _SLACK: Final = 0.04
+# Noise in proportion to the level, give or take: constant noise and noise of its square are one deviation away.
+_GROWTH: Final = (1.0, 1.0)
+# No level is looked at that is less than a twentieth of the old one.
+_LEAST: Final = 0.05
 _KEEP: Final = 1000
 _REPRESENTED: Final = 1500
 _PASSES: Final = (96, 64, 128)
@@ -86,22 +93,24 @@ class Data:
 
 @dataclass(frozen=True)
 class Points:
-    """Weighted sample points of the unknowns: noise, old level, new level, drift per launch (all in ms).
+    """Weighted sample points of the unknowns: noise at the old level, old level, new level, drift per launch (in ms).
 
-    `weight` is the posterior and sums to 1; `log_prior` is the prior over the density the points were drawn from, so
-    that any likelihood can be integrated over them.
+    `growth` is the power of the level that the noise grows with. `weight` is the posterior and sums to 1; `log_prior`
+    is the prior over the density the points were drawn from, so that any likelihood can be integrated over them.
     """
 
     sigma: Floats
     old: Floats
     new: Floats
     drift: Floats
+    growth: Floats
     log_prior: Floats
     weight: Floats
 
-    def scale(self) -> Floats:
-        """Noise with the slack that explanations are allowed, per point."""
-        return np.asarray(np.hypot(self.sigma, _SLACK * (self.new - self.old)))
+    def scale(self, level: Floats | float) -> Floats:
+        """Noise of a launch at this level (0 old, 1 new), with the slack that explanations are allowed, per point."""
+        gap = self.new - self.old
+        return np.asarray(np.hypot(self.sigma * _grown(self.old, level * gap, self.growth), _SLACK * gap))
 
     def quantiles(self, values: Floats, at: tuple[float, ...] = (0.05, 0.5, 0.95)) -> tuple[float, ...]:
         """Weighted quantiles of a figure that is known for each point."""
@@ -175,14 +184,19 @@ def _heaviest(weight: npt.NDArray[np.floating], least: float, most: int) -> Ints
 
 @cache
 def _nodes(count: int, skip: int) -> Floats:
-    """Four-dimensional standard normal points that fill the space evenly (additive recurrence), count by 4."""
+    """Five-dimensional standard normal points that fill the space evenly (additive recurrence), count by 5."""
     golden = 1.0
     for _ in range(40):
-        golden = (1 + golden) ** (1 / 5)
-    steps = golden ** -np.arange(1, 5)
+        golden = (1 + golden) ** (1 / 6)
+    steps = golden ** -np.arange(1, 6)
     uniform = (0.5 + np.outer(np.arange(skip + 1, skip + count + 1), steps)) % 1.0
     inverse = NormalDist().inv_cdf
     return np.array([[inverse(min(max(u, 1e-9), 1 - 1e-9)) for u in row] for row in uniform])
+
+
+def _grown(old: Floats, more: Floats, growth: Floats) -> Floats:
+    """How many times noisier than at the old level a launch is that lies this much (ms) beyond it."""
+    return np.asarray(np.maximum(1 + more / np.maximum(old, 1e-9), _LEAST) ** growth)
 
 
 def _log_normal(x: Floats, mean: Floats | float, width: Floats | float) -> Floats:
@@ -274,7 +288,10 @@ class Model:
     # -- the unknowns ------------------------------------------------------------------------------------------
 
     def _log_prior_gap(self, gap: Floats, sigma: Floats) -> Floats:
-        """Log density of a gap (ms, positive): vanishes at 0, wide, and near the gap of the past if that is known."""
+        """Log density of a gap (ms, positive): vanishes at 0, wide, and near the gap of the past if that is known.
+
+        `sigma` is the noise of the slower side.
+        """
         size = np.maximum(gap, 0) / sigma
         density = size / 25 * (1 + size**2 / 25) ** -1.5 / sigma
         if self.then is not None:
@@ -283,19 +300,39 @@ class Model:
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(density))
 
-    def _log_prior_sigma(self, log_sigma: Floats, level: float) -> Floats:
-        return _log_normal(log_sigma, math.log(self.noise.relative * level), math.log(self.noise.spread))
+    def _log_prior_sigma(self, log_sigma: Floats, old: Floats) -> Floats:
+        expected = np.log(self.noise.relative * np.maximum(old, 1e-9))
+        return _log_normal(log_sigma, expected, math.log(self.noise.spread))
 
-    def _first_guess(self, groups: list[Floats], level: float) -> tuple[float, float]:
-        """Mean and width of log sigma to begin with: the prior and the scatter of equal launches."""
-        dof = sum(g.size - 1 for g in groups if g.size)
-        squares = sum(float(((g - g.mean()) ** 2).sum()) for g in groups if g.size)
-        sigma2 = (2 * (self.noise.relative * level) ** 2 + squares) / (2 + dof)
+    def _first_guess(self, scatter: _Scatter, more: _Scatter | None = None) -> tuple[float, float]:
+        """Mean and width of log sigma to begin with: the prior and the scatter of equal launches.
+
+        What `more` launches say counts in proportion, and the less the farther their level lies away.
+        """
+        squares, dof = scatter.squares, scatter.dof
+        if more is not None:
+            ratio = math.log(more.level / scatter.level)
+            near = math.exp(-2 * ratio**2)
+            squares += near * more.squares * math.exp(-2 * ratio)
+            dof += near * more.dof
+        sigma2 = (2 * (self.noise.relative * scatter.level) ** 2 + squares) / (2 + dof)
         width = 1.2 / math.sqrt(1 / math.log(self.noise.spread) ** 2 + dof)
         return 0.5 * math.log(sigma2), max(width, 0.45)
 
-    def _start_gap(self, data: Data, at_old: Bools, at_new: Bools, level: float, sign: int) -> _Start:
-        """Where to look first for (log sigma, old level, log of the gap, drift in sigma)."""
+    def _first_growth(self, old: _Scatter, new: _Scatter) -> float:
+        """Power of the level that the noise seems to grow with, as far as the levels are apart."""
+        ratio = math.log(new.level / old.level)
+        if abs(ratio) < 0.1:
+            return _GROWTH[0]
+        log_noise = [
+            0.5 * math.log((2 * (self.noise.relative * side.level) ** 2 + side.squares) / (2 + side.dof))
+            for side in (old, new)
+        ]
+        seen = (log_noise[1] - log_noise[0]) / ratio
+        return _GROWTH[0] + (seen - _GROWTH[0]) * ratio**2 / (ratio**2 + 0.5)
+
+    def _start_gap(self, data: Data, at_old: Bools, at_new: Bools, sign: int) -> _Start:
+        """Where to look first for (log sigma, old level, log of the gap, drift in sigma, growth of the noise)."""
         low, high = float(data.value.min()), float(data.value.max())
         old, new = data.value[at_old & ~at_new], data.value[at_new]
         centre_old = float(np.median(old)) if old.size else low
@@ -303,15 +340,20 @@ class Model:
         spread_old = 0.5 * float(np.ptp(old)) if old.size else high - low
         spread_new = 0.5 * float(np.ptp(new)) if new.size else high - low
 
+        scatter_old, scatter_new = _scatter(old, centre_old), _scatter(new, centre_new)
+        growth = self._first_growth(scatter_old, scatter_new)
+        noisier = max((centre_new / centre_old) ** growth, 1e-3)
+
         def conditional(sigma: Floats) -> tuple[Floats, Floats]:
             wide_old = np.hypot(1.4 * sigma / math.sqrt(max(old.size, 1)), spread_old)
-            wide_new = np.hypot(1.4 * sigma / math.sqrt(max(new.size, 1)), spread_new)
+            wide_new = np.hypot(1.4 * noisier * sigma / math.sqrt(max(new.size, 1)), spread_new)
             gap = np.maximum(sign * (centre_new - centre_old), sigma)
             wide_gap = np.clip(np.hypot(wide_old, wide_new) / gap, 0.1, 1.2)
-            mean = np.stack([np.full(sigma.size, centre_old), np.log(gap), np.zeros(sigma.size)], axis=1)
-            return mean, np.stack([wide_old, wide_gap, np.full(sigma.size, self.drift)], axis=1)
+            same = np.ones(sigma.size)
+            mean = np.stack([centre_old * same, np.log(gap), 0 * same, growth * same], axis=1)
+            return mean, np.stack([wide_old, wide_gap, self.drift * same, _GROWTH[1] * same], axis=1)
 
-        return _Start(self._first_guess([old, new], level), conditional)
+        return _Start(self._first_guess(scatter_old, scatter_new), conditional)
 
     # -- the posterior -----------------------------------------------------------------------------------------
 
@@ -328,29 +370,32 @@ class Model:
         tops: list[Floats] = []
         frees: list[Floats] = []
 
-        def prior(u: Floats) -> Floats:
+        def prior(u: Floats, sign: int) -> Floats:
             sigma, gap = np.exp(u[:, 0]), np.exp(u[:, 2])
-            # The last term turns a density of the gap into one of its logarithm.
+            slow = sigma * _grown(u[:, 1], gap, u[:, 4]) if sign > 0 else sigma
+            # The gap's own term turns a density of the gap into one of its logarithm.
             return (
-                self._log_prior_sigma(u[:, 0], level)
-                + self._log_prior_gap(gap, sigma)
+                self._log_prior_sigma(u[:, 0], u[:, 1])
+                + self._log_prior_gap(gap, slow)
                 + u[:, 2]
                 + _log_normal(u[:, 3], 0.0, self.drift)
+                + _log_normal(u[:, 4], *_GROWTH)
             )
 
         def table(u: Floats, sign: int) -> Floats:
             """Log density of each launch at each level and point: launch by level by point."""
             sigma, gap = np.exp(u[:, 0]), np.exp(u[:, 2])
-            scale = np.hypot(sigma, _SLACK * gap)
-            mean = u[:, 1] + sign * LEVELS[:, None] * gap + (u[:, 3] * sigma) * when[:, None, None]
+            more = sign * LEVELS[:, None] * gap
+            scale = np.hypot(sigma * _grown(u[:, 1], more, u[:, 4]), _SLACK * gap)
+            mean = (u[:, 1] + more) + (u[:, 3] * sigma) * when[:, None, None]
             away = (data.value[:, None, None] - mean).astype(np.float32)
-            return self.noise.log_density(away, np.broadcast_to(scale.astype(np.float32), mean.shape))
+            return self.noise.log_density(away, scale.astype(np.float32))
 
         def slower(u: Floats) -> Floats:
             """All explanations of a gap together; those that explain nothing are dropped on the first call."""
             nonlocal rows
             dense = table(u, +1)
-            before = prior(u)
+            before = prior(u, +1)
             if not blocks and rows.shape.size > _KEEP:
                 # So many explanations that a look at a few points decides which ones to score at all.
                 coarse = np.argsort(-(before + self._other(data, dense, at_old, at_new)), kind="stable")[:8]
@@ -371,10 +416,10 @@ class Model:
                 return np.asarray(np.logaddexp(np.log(like.sum(axis=0)) + tops[-1], frees[-1]) + before)
 
         def faster(u: Floats) -> Floats:
-            return self._other(data, table(u, -1), at_old, at_new) + prior(u) + math.log(P_FASTER)
+            return self._other(data, table(u, -1), at_old, at_new) + prior(u, -1) + math.log(P_FASTER)
 
-        points, proposal, mixed = _sample(self._start_gap(data, at_old, at_new, level, +1), slower, _PASSES)
-        weight = prior(points) - proposal
+        points, proposal, mixed = _sample(self._start_gap(data, at_old, at_new, +1), slower, _PASSES)
+        weight = prior(points, +1) - proposal
         top = np.concatenate(tops)
         highest = float((top + weight).max())
         like = np.concatenate(blocks, axis=1)
@@ -388,9 +433,9 @@ class Model:
             log_p = np.log(evidence.astype(np.float64)) + highest
         variance = np.maximum(by[:, 3] - by[:, 2] ** 2, 0.0)
         log_other = float(_log_sum(np.concatenate(frees) + weight))
-        other_way, other_proposal, against = _sample(self._start_gap(data, at_old, at_new, level, -1), faster, (64, 96))
+        other_way, other_proposal, against = _sample(self._start_gap(data, at_old, at_new, -1), faster, (64, 96))
         log_faster = float(_log_sum(against))
-        none_points, log_none = self._none(data.value, when, level)
+        none_points, log_none = self._none(data.value, when)
         log_gap = float(np.logaddexp(_log_sum(log_p), log_other))
         total = float(np.logaddexp.reduce([log_gap, log_faster, log_none]))
         row, first, second, p = self._expanded(rows, np.exp(log_p - total), members)
@@ -406,7 +451,7 @@ class Model:
             old=by[row, 0].astype(np.float64) + level,
             size=by[row, 1].astype(np.float64),
             width=math.sqrt(float(np.exp(log_p - log_p.max()) @ variance) / float(np.exp(log_p - log_p.max()).sum())),
-            faster_points=_points(other_way, prior(other_way) - other_proposal, against, -1),
+            faster_points=_points(other_way, prior(other_way, -1) - other_proposal, against, -1),
             gap_points=_points(points, weight, mixed, +1),
             none_points=none_points,
         )
@@ -459,7 +504,7 @@ class Model:
                 out = out + _log_sum(part[which.ravel() == number].sum(axis=0) + _OTHER_PRIOR[:, None], axis=0)
         return np.asarray(out)
 
-    def _none(self, value: Floats, when: Floats, level: float) -> tuple[Points, float]:
+    def _none(self, value: Floats, when: Floats) -> tuple[Points, float]:
         """Points and log evidence of "no gap": one level for all launches."""
         centre = float(np.median(value))
         offset = abs(centre - float(value.mean()))
@@ -473,14 +518,30 @@ class Model:
             sigma = np.exp(u[:, 0])
             mean = u[:, 1] + (u[:, 2] * sigma) * when[:, None]
             like = self.noise.log_density(value[:, None] - mean, np.broadcast_to(sigma, mean.shape)).sum(axis=0)
-            before = self._log_prior_sigma(u[:, 0], level) + _log_normal(u[:, 2], 0.0, self.drift)
+            before = self._log_prior_sigma(u[:, 0], u[:, 1]) + _log_normal(u[:, 2], 0.0, self.drift)
             return np.asarray(like + before + math.log(P_NONE))
 
-        points, proposal, weight = _sample(_Start(self._first_guess([value], level), conditional), target, _PASSES)
+        points, proposal, weight = _sample(
+            _Start(self._first_guess(_scatter(value, centre)), conditional), target, _PASSES
+        )
         sigma = np.exp(points[:, 0])
         same = points[:, 1]
-        before = self._log_prior_sigma(points[:, 0], level) + _log_normal(points[:, 2], 0.0, self.drift) - proposal
-        return Points(sigma, same, same, points[:, 2] * sigma, before, _shares(weight)), float(_log_sum(weight))
+        before = self._log_prior_sigma(points[:, 0], same) + _log_normal(points[:, 2], 0.0, self.drift) - proposal
+        flat = np.zeros(sigma.size)
+        return Points(sigma, same, same, points[:, 2] * sigma, flat, before, _shares(weight)), float(_log_sum(weight))
+
+
+@dataclass(frozen=True)
+class _Scatter:
+    """How launches of one setting scatter: their level, the sum of squares around their mean, degrees of freedom."""
+
+    level: float
+    squares: float
+    dof: int
+
+
+def _scatter(value: Floats, level: float) -> _Scatter:
+    return _Scatter(level, float(((value - value.mean()) ** 2).sum()) if value.size else 0.0, max(value.size - 1, 0))
 
 
 @dataclass(frozen=True)
@@ -529,9 +590,9 @@ def _sample(
 
 
 def _points(u: Floats, log_prior: Floats, log_weight: Floats, sign: int) -> Points:
-    """Points of (log sigma, old level, log of the gap, drift in sigma), as the unknowns they stand for."""
-    sigma = np.exp(u[:, 0])
-    return Points(sigma, u[:, 1], u[:, 1] + sign * np.exp(u[:, 2]), u[:, 3] * sigma, log_prior, _shares(log_weight))
+    """Points of (log sigma, old level, log of the gap, drift in sigma, growth), as the unknowns they stand for."""
+    sigma, new = np.exp(u[:, 0]), u[:, 1] + sign * np.exp(u[:, 2])
+    return Points(sigma, u[:, 1], new, u[:, 3] * sigma, u[:, 4], log_prior, _shares(log_weight))
 
 
 def _shares(log_weight: Floats) -> Floats:

@@ -546,12 +546,14 @@ class Search:
             return 0.0
         if state.centre is None:
             state.centre = _centre(post.gap_points)
-        low, gap, sigma = state.centre
-        value = data.value[at]
-        width = np.full(value.size, sigma)
-        here = self.noise.log_density(value - low - gap * expected, width)
-        there = self.noise.log_density(value - low - gap * other, width)
-        return float((here - there).sum())
+        low, gap = state.centre
+        value, points = data.value[at], post.gap_points
+
+        def log_density(level: float) -> Floats:
+            width = np.full(value.size, float(points.weight @ points.scale(level)))
+            return self.noise.log_density(value - low - gap * level, width)
+
+        return float((log_density(expected) - log_density(other)).sum())
 
     # -- the next question -------------------------------------------------------------------------------------
 
@@ -716,7 +718,7 @@ class Search:
         when = data.when - data.when.mean()
         mean = points.old + levels[:, :, None] * (points.new - points.old) + points.drift * when[None, :, None]
         deviation = data.value[None, :, None] - mean
-        like = self.noise.log_density(deviation, np.broadcast_to(points.scale(), deviation.shape)).sum(axis=1)
+        like = self.noise.log_density(deviation, points.scale(levels[:, :, None])).sum(axis=1)
         like = like + points.log_prior
         density = np.exp(like - like.max()).sum(axis=1)
         total = np.cumsum(density) / density.sum()
@@ -880,7 +882,7 @@ class Search:
         for side_, meant, row in self._needed(claim):
             at = (data.new == row).all(axis=1)
             if side_ == side and set(meant) & set(columns) and at.any():
-                low, gap, _ = _centre(post.gap_points)
+                low, gap = _centre(post.gap_points)
                 return Evidence(
                     new=self._set(row),
                     launches=int(at.sum()),
@@ -942,7 +944,7 @@ class _State:
         self.scale: _Scale | None = None
         self.wanted: dict[bytes, float] | None = None
         self.launched: dict[bytes, list[int]] = {}
-        self.centre: tuple[float, float, float] | None = None
+        self.centre: tuple[float, float] | None = None
 
     def finish(self, kind: Kind, named: _Claim | None = None) -> _State:
         self.done, self.kind, self.named = True, kind, named
@@ -988,27 +990,31 @@ def _claims(post: Posterior) -> list[_Claim]:
     return sorted(claims, key=lambda c: (-c.p, c.structure, c.columns))
 
 
-def _centre(points: Points) -> tuple[float, float, float]:
-    """Posterior means of the old level, the gap, and the noise with its slack."""
+def _centre(points: Points) -> tuple[float, float]:
+    """Posterior means of the old level and of the gap."""
     w = points.weight
-    return float(w @ points.old), float(w @ (points.new - points.old)), float(w @ points.scale())
+    return float(w @ points.old), float(w @ (points.new - points.old))
 
 
 class _Scale:
-    """Predictive densities of a launch on a grid of cells half a standard deviation wide or less."""
+    """Predictive densities of a launch on a grid of cells half a standard deviation wide or less, if there is room."""
 
     def __init__(self, post: Posterior, noise: Noise) -> None:
-        low, gap, sigma = _centre(post.gap_points)
-        self.start = low - gap - 5 * sigma
-        stop = low + 2 * gap + 5 * sigma
-        self.cells = int(min(400, math.ceil(2.5 * (stop - self.start) / sigma)))
+        points = post.gap_points
+        low, gap = _centre(points)
+        wide = np.array([points.weight @ points.scale(level) for level in (-1.0, 0.0, 1.0, 2.0)])
+        self.start = low - gap - 5 * wide[0]
+        stop = low + 2 * gap + 5 * wide[3]
+        self.cells = int(min(400, math.ceil(2.5 * (stop - self.start) / wide[1])))
         self.step = (stop - self.start) / self.cells
         middle = self.start + self.step * (np.arange(self.cells) + 0.5)
-        pick = _resampled(post.gap_points, 24)
-        width = np.hypot(post.gap_points.scale()[pick], post.width)
-        away: Floats = self.step * np.arange(-self.cells, self.cells + 1, dtype=np.float64)[:, None]
-        kernel = np.exp(noise.log_density(away, np.broadcast_to(width, (away.shape[0], width.size)))).mean(axis=1)
-        table = kernel[self.cells + np.arange(self.cells)[None] - np.arange(self.cells)[:, None]]
+        # One shape for all levels, that of the old side, as wide as the noise is at the level.
+        at_level = np.hypot(np.interp((middle - low) / gap, (-1.0, 0.0, 1.0, 2.0), wide), post.width)
+        pick = _resampled(points, 24)
+        width = np.hypot(points.scale(0.0)[pick], post.width) / math.hypot(wide[1], post.width)
+        away = np.concatenate([np.arange(0.0, 8.0, 0.1), np.geomspace(8.0, 1e4, 60)])
+        shape = np.exp(noise.log_density(away[:, None], width[None])).mean(axis=1)
+        table = np.interp(np.abs(middle[None] - middle[:, None]) / at_level[:, None], away, shape)
         self.table = table / table.sum(axis=1, keepdims=True)
         none = post.none_points
         pick = _resampled(none, 64)
