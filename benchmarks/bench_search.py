@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fingerprint.bisect.simulate import Incident, Outcome, nothing, one, pair, ranked, solve, tangled
+from fingerprint.bisect.simulate import Incident, Outcome, nothing, one, pair, ranked, slowed, solve, tangled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,6 +84,8 @@ ROWS = (
     Row("1 of 16, 5 sigma, Student 3", "accused 1 %", lambda r: one(r, 16, 5, "student"), exact),
     Row("1 of 16, 5 sigma, bimodal", "accused 1 %", lambda r: one(r, 16, 5, "bimodal"), exact),
     Row("1 of 16, 5 sigma, drift", "accused 1 %", lambda r: one(r, 16, 5, "drift"), exact),
+    Row("10 times slower, noise in proportion", "99 %", lambda r: slowed(r, 16, 10, "proportional"), exact),
+    Row("20 times slower, that side wild", "95 %", lambda r: slowed(r, 16, 20, "wild"), exact),
     Row("24 of 120 pairs conflict, 5 sigma", "95 %", lambda r: tangled(r, 16, 5, 24, known=True), named),
     Row("3 pairs conflict, not known", "95 %", lambda r: tangled(r, 16, 5, 3, known=False), named),
     Row("A/A, normal", "false gap 5 %", lambda r: nothing(r, 16), no_gap),

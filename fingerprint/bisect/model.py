@@ -17,7 +17,7 @@ explains anything and therefore nothing well; it keeps a bad explanation from wi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
@@ -70,7 +70,7 @@ LEVEL_OF: Final = np.array(
     ]
 )
 _OTHER_LEVELS: Final = np.array([ZERO, ONE, *(int(np.searchsorted(LEVELS, v)) for v in (0.3, 0.5, 0.7))])
-_OTHER_PRIOR: Final = np.log(np.array([0.35, 0.35, 0.1, 0.1, 0.1]))
+_OTHER_PRIOR: Final = np.log(np.array([0.35, 0.35, 0.1, 0.1, 0.1], np.float32))
 # Nobody needs a level to better than 4 % of the gap, and real factors never act that exactly.
 _SLACK: Final = 0.04
 # Noise in proportion to the level, give or take: constant noise and noise of its square are one deviation away.
@@ -111,6 +111,10 @@ class Points:
         """Noise of a launch at this level (0 old, 1 new), with the slack that explanations are allowed, per point."""
         gap = self.new - self.old
         return np.asarray(np.hypot(self.sigma * _grown(self.old, level * gap, self.growth), _SLACK * gap))
+
+    def only(self, some: Bools) -> Points:
+        """Some of the points."""
+        return Points(*(getattr(self, field.name)[some] for field in fields(self)))
 
     def quantiles(self, values: Floats, at: tuple[float, ...] = (0.05, 0.5, 0.95)) -> tuple[float, ...]:
         """Weighted quantiles of a figure that is known for each point."""
@@ -155,10 +159,8 @@ class Posterior:
 
     def levels(self, new: Bools) -> Ints:
         """Index into LEVELS that each explanation gives to each setting (setting by explanation)."""
-        code = 2 * new[:, self.first] + new[:, self.second]
-        single = self.first == self.second
-        code = np.where(single, np.where(new[:, self.first], 2, 0), code)
-        return np.asarray(LEVEL_OF[self.shape, code])
+        both = new.astype(np.int16)
+        return np.asarray(LEVEL_OF.ravel()[4 * self.shape + (2 * both[:, self.first] + both[:, self.second])])
 
 
 @dataclass(frozen=True)
@@ -197,6 +199,13 @@ def _nodes(count: int, skip: int) -> Floats:
 def _grown(old: Floats, more: Floats, growth: Floats) -> Floats:
     """How many times noisier than at the old level a launch is that lies this much (ms) beyond it."""
     return np.asarray(np.maximum(1 + more / np.maximum(old, 1e-9), _LEAST) ** growth)
+
+
+def _runs(rows: Bools) -> tuple[Ints, Ints]:
+    """An order that puts equal rows next to each other, and where each run of them starts."""
+    _, which = np.unique(np.packbits(rows, axis=1), axis=0, return_inverse=True)
+    order = np.argsort(which.ravel(), kind="stable")
+    return order, np.flatnonzero(np.diff(which.ravel()[order], prepend=-1))
 
 
 def _log_normal(x: Floats, mean: Floats | float, width: Floats | float) -> Floats:
@@ -309,7 +318,7 @@ class Model:
 
         What `more` launches say counts in proportion, and the less the farther their level lies away.
         """
-        squares, dof = scatter.squares, scatter.dof
+        squares, dof = scatter.squares, float(scatter.dof)
         if more is not None:
             ratio = math.log(more.level / scatter.level)
             near = math.exp(-2 * ratio**2)
@@ -498,10 +507,9 @@ class Model:
         out = dense[is_old, ZERO].sum(axis=0) + dense[is_new & ~is_old, ONE].sum(axis=0)
         between = ~(is_old | is_new)
         if between.any():
-            settings, which = np.unique(data.new[between], axis=0, return_inverse=True)
-            part = dense[between][:, _OTHER_LEVELS]
-            for number in range(settings.shape[0]):
-                out = out + _log_sum(part[which.ravel() == number].sum(axis=0) + _OTHER_PRIOR[:, None], axis=0)
+            order, starts = _runs(data.new[between])
+            part = np.add.reduceat(dense[between][order][:, _OTHER_LEVELS], starts, axis=0)
+            out = out + _log_sum(part + _OTHER_PRIOR[:, None], axis=1).sum(axis=0)
         return np.asarray(out)
 
     def _none(self, value: Floats, when: Floats) -> tuple[Points, float]:

@@ -58,6 +58,9 @@ _TRUST_PRIOR: Final = 0.7
 _STRUCTURE: Final = 0.85
 _PATIENCE: Final = 24
 _VOID_LIMIT: Final = 3
+_STRUCTURES: Final[tuple[Structure, ...]] = tuple(dict.fromkeys(shape.structure for shape in SHAPES))
+_STRUCTURE_OF: Final = np.array([_STRUCTURES.index(shape.structure) for shape in SHAPES])
+_MAIN_AND_HELPER: Final = np.array([shape.structure == "adds" and shape.first > 0.5 for shape in SHAPES])
 
 
 @dataclass(frozen=True)
@@ -181,7 +184,6 @@ class Search:
         self._conflicts = Conflicts(self._names(), self._bundled())
         self._told: list[_Told] = []
         self._model = Model(len(self.bundles), self._weight, self.noise, then)
-        self._isolated: dict[tuple[str, tuple[int, ...], int], Bools | None] = {}
         self._state_at = -1
         self._state: _State | None = None
 
@@ -377,7 +379,7 @@ class Search:
             return state.finish("undecided") if len(self._told) >= state.limit else state
         post = self._model.posterior(state.data)
         state.posterior = post
-        state.claims = _claims(post)
+        state.claims = _claims(post, len(self.bundles))
         enough = at_old >= 2 and at_new >= 2
         if enough and post.none + post.faster >= _NONE_CERTAIN:
             return state.finish(self._no_gap(state))
@@ -422,13 +424,15 @@ class Search:
 
     # -- confirmations -----------------------------------------------------------------------------------------
 
-    def _needed(self, claim: _Claim) -> list[tuple[str, tuple[int, ...], Bools]]:
+    def _needed(self, state: _State, claim: _Claim) -> list[tuple[str, tuple[int, ...], Bools]]:
         """Confirmations of a claim: side ("sufficient" or "necessary"), the columns meant, the setting.
 
         A sufficient setting would be at the old level if the claim were wrong, a necessary one at the new level. For
         a pair that is needed or suffices together, the last two show that neither of them is the culprit alone.
         """
         c = claim.columns
+        if (claim.structure, c) in state.needed:
+            return state.needed[claim.structure, c]
         parts: list[tuple[str, tuple[int, ...], str]]
         if claim.structure == "and":
             parts = [("sufficient", c, "above"), *(("necessary", (i,), "below") for i in c)]
@@ -440,12 +444,12 @@ class Search:
             parts = [part for i in c for part in (("sufficient", (i,), "above"), ("necessary", (i,), "below"))]
         out = []
         for side, columns, where in parts:
-            key = (where, columns, len(self._told))
-            if key not in self._isolated:
-                self._isolated[key] = self._isolating(where, columns)
-            row = self._isolated[key]
+            if (where, columns) not in state.isolated:
+                state.isolated[where, columns] = self._isolating(where, columns)
+            row = state.isolated[where, columns]
             if row is not None:
                 out.append((side, columns, row))
+        state.needed[claim.structure, c] = out
         return out
 
     def _isolating(self, where: str, columns: tuple[int, ...]) -> Bools | None:
@@ -484,7 +488,7 @@ class Search:
         if post is None or data is None:
             return []
         out = []
-        for side, _, row in self._needed(claim):
+        for side, _, row in self._needed(state, claim):
             expected = self._level(post, claim, row)
             other = 0.0 if side == "sufficient" else 1.0
             if abs(expected - other) < 0.15:
@@ -507,7 +511,7 @@ class Search:
         for number, claim in enumerate(state.claims[:4] if patient else state.claims[:1]):
             if (number and claim.structure != "single") or self._missing(state, claim):
                 continue
-            sure = self._certainty(post, claim)
+            sure = self._certainty(state, post, claim)
             clear = _STRUCTURE if not patient else 0.05 if claim.structure == "single" else 0.5
             if sure < self.certainty or claim.p < clear * sure:
                 continue
@@ -516,14 +520,14 @@ class Search:
                 return claim
         return None
 
-    def _certainty(self, post: Posterior, claim: _Claim) -> float:
+    def _certainty(self, state: _State, post: Posterior, claim: _Claim) -> float:
         """Probability that a claim holds whose confirmations were all launched.
 
         What a claim says is what its confirmations show, so each explanation that agrees with it about them counts;
         "other" does, because it takes the confirmations as they came.
         """
         agree = np.ones(post.p.size, bool)
-        for side, _, row in self._needed(claim):
+        for side, _, row in self._needed(state, claim):
             other = 0.0 if side == "sufficient" else 1.0
             own = self._level(post, claim, row)
             if abs(own - other) >= 0.15:
@@ -541,19 +545,17 @@ class Search:
         return float(LEVELS[LEVEL_OF[shape, 2 * first + second]])
 
     def _log_ratio(self, state: _State, at: list[int], expected: float, other: float) -> float:
+        """How much more these launches look like the one level than like the other, as a log ratio."""
         post, data = state.posterior, state.data
         if post is None or data is None:
             return 0.0
-        if state.centre is None:
-            state.centre = _centre(post.gap_points)
-        low, gap = state.centre
-        value, points = data.value[at], post.gap_points
-
-        def log_density(level: float) -> Floats:
-            width = np.full(value.size, float(points.weight @ points.scale(level)))
-            return self.noise.log_density(value - low - gap * level, width)
-
-        return float((log_density(expected) - log_density(other)).sum())
+        if state.fit is None:
+            points = post.gap_points
+            low, gap = _centre(points)
+            width = points.scale(LEVELS[:, None]) @ points.weight
+            state.fit = self.noise.log_density(data.value[:, None] - low - gap * LEVELS, width)
+        here, there = np.searchsorted(LEVELS, (expected, other))
+        return float((state.fit[at, here] - state.fit[at, there]).sum())
 
     # -- the next question -------------------------------------------------------------------------------------
 
@@ -596,23 +598,23 @@ class Search:
         mass = np.bincount(post.first, post.p, count) + np.bincount(post.second[pair], post.p[pair], count)
         rows = [*state.ends, *state.around]
         for claim in state.claims[:12]:
-            rows += [row for _, _, row in self._needed(claim)]
-        for share in (0.5, 0.5, 0.5, 0.3, 0.7):
-            for _ in range(10):
-                order = np.lexsort((rng.random(count), -mass * rng.uniform(0.3, 1.0, count)))
-                row = np.zeros(count, bool)
-                inside = outside = 0.0
-                for i in order:
-                    if inside * (1 - share) <= outside * share:
-                        row[i] = True
-                        inside += mass[i] + 1e-12
-                    else:
-                        outside += mass[i] + 1e-12
-                rows.append(row)
+            rows += [row for _, _, row in self._needed(state, claim)]
+        # Splits of the suspicion, most of them in half: each takes the suspects in an order of its own, heavy first.
+        share = np.repeat((0.5, 0.5, 0.5, 0.3, 0.7), 10)
+        every = np.arange(share.size)
+        order = np.argsort(-(mass + 1e-12) * rng.uniform(0.3, 1.0, (share.size, count)), axis=1, kind="stable")
+        split = np.zeros((share.size, count), bool)
+        inside, outside = np.zeros(share.size), np.zeros(share.size)
+        for column in order.T:
+            takes = inside * (1 - share) <= outside * share
+            split[every, column] = takes
+            weight = mass[column] + 1e-12
+            inside += takes * weight
+            outside += ~takes * weight
         suspects = np.argsort(-mass, kind="stable")[:16]
         single = np.zeros((suspects.size, count), bool)
         single[np.arange(suspects.size), suspects] = True
-        base = np.concatenate([np.array(rows), single, ~single])
+        base = np.concatenate([np.array(rows), split, single, ~single])
         return self._launchable(base)
 
     def _launchable(self, rows: Bools) -> Bools:
@@ -653,6 +655,7 @@ class Search:
             state.scale = _Scale(post, self.noise)
         scale = state.scale
         heavy = np.argsort(-post.p, kind="stable")[:600]
+        heavy = heavy[: 1 + int(np.searchsorted(np.cumsum(post.p[heavy]), 0.99 * post.p.sum()))]
         p = post.p[heavy]
         mean = post.old[heavy] + LEVELS[post.levels(rows)[:, heavy]] * post.size[heavy]
         cell = scale.cell(mean)
@@ -687,7 +690,7 @@ class Search:
         asked = {p_.tobytes() for p_ in pending}
         worth += [0.0 if row.tobytes() in asked else state.wanted.get(row.tobytes(), 0.0) for row in rows]
         if state.sharpen and state.claims:
-            for _, _, row in self._needed(state.claims[0]):
+            for _, _, row in self._needed(state, state.claims[0]):
                 times = int((state.data.new == row).all(axis=1).sum()) if state.data is not None else 0
                 worth = worth + (rows == row).all(axis=1) / (1 + times)
         return worth * self._conflicts.chance(rows), bits
@@ -696,34 +699,45 @@ class Search:
 
     def _shares(self, state: _State, claim: _Claim) -> list[Interval]:
         """Share of the gap of each column of a claim (low, mid, high; 90 %); one share for a pair that acts as one."""
+        key = claim.structure, claim.columns
+        if key not in state.shares:
+            state.shares[key] = self._shared(state, claim)
+        return state.shares[key]
+
+    def _shared(self, state: _State, claim: _Claim) -> list[Interval]:
         post, data = state.posterior, state.data
         if post is None or data is None:
             return []
-        count = len(self.bundles)
-        new = data.new
-        first = new[:, claim.columns[0]].astype(float)
-        second = new[:, claim.columns[-1]].astype(float)
-        if claim.structure in {"adds", "masked"}:
-            grid = np.linspace(-3.0, 4.0, 141)
-            levels = grid[:, None] * first + (1 - grid[:, None]) * second
+        new = data.new.astype(float)
+        first, second = new[:, claim.columns[0]], new[:, claim.columns[-1]]
+        apart = claim.structure in {"adds", "masked"}
+        if apart:
+            blamed, rest = first, second
         else:
-            together = {"single": first, "and": first * second, "or": np.maximum(first, second)}[claim.structure]
-            others = count - len(claim.columns)
+            blamed = {"single": first, "and": first * second, "or": np.maximum(first, second)}[claim.structure]
+            others = len(self.bundles) - len(claim.columns)
             if not others:
                 return [(1.0, 1.0, 1.0)]
             rest = (new.sum(axis=1) - new[:, list(claim.columns)].sum(axis=1)) / others
-            grid = np.linspace(0.0, 2.0, 81)
-            levels = grid[:, None] * together + (1 - grid[:, None]) * rest
-        points = post.gap_points
-        when = data.when - data.when.mean()
-        mean = points.old + levels[:, :, None] * (points.new - points.old) + points.drift * when[None, :, None]
-        deviation = data.value[None, :, None] - mean
-        like = self.noise.log_density(deviation, points.scale(levels[:, :, None])).sum(axis=1)
-        like = like + points.log_prior
-        density = np.exp(like - like.max()).sum(axis=1)
-        total = np.cumsum(density) / density.sum()
-        low, mid, high = (float(np.interp(q, total, grid)) for q in (0.05, 0.5, 0.95))
-        if claim.structure in {"adds", "masked"}:
+        points = post.gap_points.only(post.gap_points.weight > 1e-5 * post.gap_points.weight.max())
+        drift = points.drift * (data.when - data.when.mean())[:, None]
+
+        def log_density(share: Floats) -> Floats:
+            level = (share[:, None] * blamed + (1 - share[:, None]) * rest)[:, :, None]
+            mean = points.old + level * (points.new - points.old) + drift
+            away = (data.value[:, None] - mean).astype(np.float32)
+            like = self.noise.log_density(away, points.scale(level).astype(np.float32)).sum(axis=1, dtype=float)
+            return np.asarray(np.logaddexp.reduce(like + points.log_prior, axis=1))
+
+        # A look at all shares, then a closer one where they are probable.
+        grid = np.linspace(-3.0, 4.0, 71) if apart else np.linspace(0.0, 2.0, 21)
+        density = log_density(grid)
+        probable = grid[density > density.max() - 12]
+        step = grid[1] - grid[0]
+        grid = np.linspace(max(probable[0] - step, grid[0]), min(probable[-1] + step, grid[-1]), 60)
+        density = log_density(grid)
+        low, mid, high = _quantiles(grid, np.exp(density - density.max()))
+        if apart:
             return [(low, mid, high), (1 - high, 1 - mid, 1 - low)]
         return [(low, mid, high)]
 
@@ -879,7 +893,7 @@ class Search:
         post, data = state.posterior, state.data
         if post is None or data is None:
             return None
-        for side_, meant, row in self._needed(claim):
+        for side_, meant, row in self._needed(state, claim):
             at = (data.new == row).all(axis=1)
             if side_ == side and set(meant) & set(columns) and at.any():
                 low, gap = _centre(post.gap_points)
@@ -941,10 +955,13 @@ class _State:
         self.row: Bools | None = None
         self.together: tuple[int, ...] = ()
         self.around: list[Bools] = []
+        self.shares: dict[tuple[Structure, tuple[int, ...]], list[Interval]] = {}
         self.scale: _Scale | None = None
         self.wanted: dict[bytes, float] | None = None
         self.launched: dict[bytes, list[int]] = {}
-        self.centre: tuple[float, float] | None = None
+        self.fit: Floats | None = None
+        self.isolated: dict[tuple[str, tuple[int, ...]], Bools | None] = {}
+        self.needed: dict[tuple[Structure, tuple[int, ...]], list[tuple[str, tuple[int, ...], Bools]]] = {}
 
     def finish(self, kind: Kind, named: _Claim | None = None) -> _State:
         self.done, self.kind, self.named = True, kind, named
@@ -964,30 +981,32 @@ def _weights(factors: Sequence[str], prior: Mapping[str, float]) -> dict[str, fl
     return {f: _TRUST_PRIOR * w / total + (1 - _TRUST_PRIOR) / count for f, w in weight.items()}
 
 
-def _claims(post: Posterior) -> list[_Claim]:
+def _claims(post: Posterior, count: int) -> list[_Claim]:
     """Explanations by what they would say, most probable first."""
-    mass: dict[tuple[Structure, tuple[int, ...]], float] = {}
-    best: dict[tuple[Structure, tuple[int, ...]], int] = {}
-    most: dict[tuple[Structure, tuple[int, ...]], list[tuple[int, float]]] = {}
-    for row in np.argsort(-post.p, kind="stable")[: max(300, int((post.p > 1e-4).sum()))]:
-        shape = SHAPES[post.shape[row]]
-        i, j, p = int(post.first[row]), int(post.second[row]), float(post.p[row])
-        pair = (i, j) if shape.structure == "masked" else (min(i, j), max(i, j))
-        key: tuple[Structure, tuple[int, ...]] = (shape.structure, (i,) if i == j else pair)
-        mass[key] = mass.get(key, 0.0) + p
-        best.setdefault(key, int(row))
-        if shape.structure == "adds" and shape.first > 0.5:
-            most.setdefault(key, []).append((i, p))
+    rows = np.argsort(-post.p, kind="stable")[: max(300, int((post.p > 1e-4).sum()))]
+    shape, first, second, p = post.shape[rows], post.first[rows], post.second[rows], post.p[rows]
+    swapped = (first > second) & (_STRUCTURE_OF[shape] != _STRUCTURES.index("masked"))
+    key = (_STRUCTURE_OF[shape] * count + np.where(swapped, second, first)) * count + np.where(swapped, first, second)
+    keys, best, which = np.unique(key, return_index=True, return_inverse=True)
+    mass = np.bincount(which, p)
     # A helper that no launch points at is a remainder, not a culprit: the main factor stands alone.
-    for key, parts in most.items():
-        if mass[key] < 0.05:
-            for i, p in parts:
-                single: tuple[Structure, tuple[int, ...]] = ("single", (i,))
-                if single in mass:
-                    mass[single] += p
-                    mass[key] -= p
-    claims = [_Claim(s, c, p, best[s, c]) for (s, c), p in mass.items()]
-    return sorted(claims, key=lambda c: (-c.p, c.structure, c.columns))
+    alone = first * (count + 1)
+    single = np.minimum(np.searchsorted(keys, alone), keys.size - 1)
+    moved = _MAIN_AND_HELPER[shape] & (mass[which] < 0.05) & (keys[single] == alone)
+    mass += np.bincount(single[moved], p[moved], keys.size) - np.bincount(which[moved], p[moved], keys.size)
+    claims = []
+    for k in np.lexsort((keys, -mass))[:100]:
+        a, b = divmod(int(keys[k]) % count**2, count)
+        columns = (a,) if a == b else (a, b)
+        claims.append(_Claim(_STRUCTURES[int(keys[k]) // count**2], columns, float(mass[k]), int(rows[best[k]])))
+    return claims
+
+
+def _quantiles(grid: Floats, density: Floats) -> Interval:
+    """The 5 %, 50 % and 95 % points of a density on an even grid."""
+    total = np.cumsum(density) - 0.5 * density
+    low, mid, high = (float(np.interp(q * density.sum(), total, grid)) for q in (0.05, 0.5, 0.95))
+    return low, mid, high
 
 
 def _centre(points: Points) -> tuple[float, float]:

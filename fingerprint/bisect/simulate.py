@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fingerprint.bisect.search import Void
     from fingerprint.bisect.verdict import Verdict
 
-Scatter = Literal["normal", "student", "bimodal", "drift"]
+Scatter = Literal["normal", "student", "bimodal", "drift", "proportional", "wild"]
 
 
 class Asks(Protocol):
@@ -49,7 +49,9 @@ class Incident:
         level_ms: the old level.
         sigma: standard deviation of a launch, as a share of the level (scale of Student's t).
         scatter: normal; student: t with 3 degrees of freedom; bimodal: one launch in ten is slower by five standard
-            deviations; drift: slower by one standard deviation an hour, at ten minutes a launch.
+            deviations; drift: slower by one standard deviation an hour, at ten minutes a launch; proportional: the
+            standard deviation grows with the level; wild: the same, and a slowed launch takes any multiple of its time,
+            a third up or down as a rule and now and then several times (logarithm: Student's t, 3 degrees).
         then, conflicts, prior: what the search is told.
         starts: whether a launch starts, given the factors that are new.
     """
@@ -78,8 +80,12 @@ class Incident:
             luck += 5.0
         if self.scatter == "drift":
             luck += self.launches / 6
+        slowed = 1 + self.sigma * self.slower(new)
+        if self.scatter in {"proportional", "wild"}:
+            luck *= slowed
+        wild = math.exp(0.3 * self.rng.standard_t(3)) if self.scatter == "wild" and slowed > 1 else 1.0
         # Far in a tail a launch still takes some time.
-        return max(self.level_ms * (1 + self.sigma * (self.slower(new) + luck)), 0.05 * self.level_ms)
+        return self.level_ms * max((slowed + self.sigma * luck) * wild, 0.05)
 
     def search(self, seed: int = 0) -> Search:
         """A search for this incident that knows only what an operator would."""
@@ -123,6 +129,14 @@ def one(rng: np.random.Generator, count: int, gap: float, scatter: Scatter = "no
         sigma=_sigma(rng),
         scatter=scatter,
     )
+
+
+def slowed(rng: np.random.Generator, count: int, times: float, scatter: Scatter) -> Incident:
+    """One culprit that makes the server that many times slower, such as one that starts more threads than cores."""
+    incident = one(rng, count, 1.0, scatter)
+    gap, culprit = (times - 1) / incident.sigma, min(incident.culprits)
+    incident.slower = lambda new: gap * (culprit in new)
+    return incident
 
 
 def ranked(rng: np.random.Generator, count: int, gap: float, *, right: bool) -> Incident:
