@@ -111,6 +111,20 @@ def test_a_part_of_the_gap_that_no_factor_alone_explains_is_a_remainder() -> Non
     assert verdict.remainder_ms[0] < 0.8 < verdict.remainder_ms[2]
 
 
+def test_a_side_that_is_a_hundred_times_noisier_costs_no_more_launches() -> None:
+    search = Search(NAMES)
+    slow = iter([75.0, 280.0, 151.0, 103.0, 220.0, 90.0, 260.0, 130.0] * 3)
+    fast = iter([7.5, 7.3, 7.6, 7.7, 7.4, 7.5, 7.2, 7.6] * 3)
+    while (new := search.ask()) is not None:
+        search.tell(new, next(slow if NAMES[3] in new else fast))
+    verdict = search.verdict()
+    assert verdict.culprits[0].factors == {NAMES[3]}
+    assert verdict.launches <= 12
+    assert verdict.old_ms is not None
+    assert verdict.old_ms[1] == pytest.approx(7.5, abs=1)
+    assert Search.from_json(search.to_json()).verdict() == verdict
+
+
 def test_nothing_to_switch_is_an_answer() -> None:
     search = Search([])
     assert search.ask() is None

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fingerprint.bisect.simulate import Incident, Outcome, Scatter, nothing, one, pair, ranked, solve, tangled
+from fingerprint.bisect.simulate import Incident, Outcome, Scatter, nothing, one, pair, ranked, slowed, solve, tangled
 
 Results = list[tuple[Incident, Outcome]]
 Make = Callable[[np.random.Generator], Incident]
@@ -115,3 +115,14 @@ def test_conflicts_that_nobody_knew_cost_launches_but_not_the_answer() -> None:
     results = outcomes(lambda r: tangled(r, 16, 5, 3, known=False), 6, 12)
     assert sum(o.named == i.culprits for i, o in results) >= 4
     assert accused(results) == 0
+
+
+@pytest.mark.parametrize(("times", "scatter", "launches"), [(10, "proportional", 9), (20, "wild", 11)])
+def test_a_server_slowed_down_many_times_is_as_easy_however_much_that_side_scatters(
+    times: float, scatter: Scatter, launches: float
+) -> None:
+    results = outcomes(lambda r: slowed(r, 16, times, scatter), 12, 13)
+    assert right(results) >= 11
+    assert accused(results) == 0
+    assert mean_launches(results) <= launches
+    assert max(o.verdict.launches for _, o in results) <= 24
