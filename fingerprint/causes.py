@@ -214,6 +214,14 @@ def meets(dist: Distribution | None, requirement: Requirement) -> bool:
 
 
 @_rule
+def _conda_s_package_is_the_distribution(scene: Scene) -> Iterator[tuple[Key, Key]]:
+    """What conda installed stands in its own list, too, at times under another name."""
+    for key in scene.differences:
+        if key[:2] == ("packages", "conda"):
+            yield key, ("packages", "distributions", {"pytorch": "torch"}.get(key[2], canonicalize_name(key[2])))
+
+
+@_rule
 def _a_library_comes_with_its_package(scene: Scene) -> Iterator[tuple[Key, Key]]:
     """A shared object below site-packages belongs to the distribution that installed it."""
     libraries = [key for key in scene.differences if key[:2] == ("server", "libraries")]

@@ -244,9 +244,9 @@ PACKAGES = (
         "it compiles the kernels, and tuned configurations are looked up by its version",
         "vllm#4509, sglang#7070, sglang#20023",
     ),
-    Known(r"torch", 1.8, "dispatch, graphs and the libraries that it pins", "pytorch#127077"),
-    Known(r"nvidia-cublas(-.*)?", 1.8, "the matrix kernels", "TensorRT-LLM#16623"),
-    Known(r"nvidia-cud(nn|nn-frontend)(-.*)?", 1.0, "some attention and normalisation kernels"),
+    Known(r"torch|pytorch(-cuda)?", 1.8, "dispatch, graphs and the libraries that it pins", "pytorch#127077"),
+    Known(r"(nvidia-|lib)cublas(-.*)?", 1.8, "the matrix kernels", "TensorRT-LLM#16623"),
+    Known(r"(nvidia-)?cud(nn|nn-frontend)(-.*)?", 1.0, "some attention and normalisation kernels"),
     Known(
         r"nvidia-(nvshmem|nvjitlink|cuda-nvrtc|cuda-runtime|cuda-nvcc)(-.*)?", 0.6, "it compiles or launches kernels"
     ),

@@ -147,7 +147,7 @@ def kind_of(key: Key) -> str:
             return kind
         case ("packages", "distributions", "*", _):
             return "moved"
-        case ("packages", "distributions", *_):
+        case ("packages", "distributions" | "conda", *_):
             return "package"
         case ("trees", "trees", _, "files", _):
             return "file"

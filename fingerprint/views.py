@@ -234,8 +234,22 @@ def _packages(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
         else:
             rest.append(change)
     moved: list[Change] = []
-    for name, members in of.items():
+    unverified: list[Change] = []
+    conda: list[Change] = []
+    for change in (change for change in rest if change.key[1] == "conda"):
+        told = [side.conda[change.key[2]].record is not None for side in (old, new) if change.key[2] in side.conda]
+        once = change.key[3:] in {("record",), ("channel",)} and sorted(told) == [False, True]
+        (unverified if once else conda).append(change)
+    yield from _conda(old, new, conda)
+    rest = [change for change in rest if change.key[1] != "conda"]
+    for name, all_members in of.items():
         was, now = old.distributions.get(name), new.distributions.get(name)
+        members = all_members
+        if was and now and (was.contents is None) != (now.contents is None):  # one side never told into the files
+            members = [change for change in all_members if change.key[3] not in {"contents", "altered"}]
+            unverified += [change for change in all_members if change.key[3] in {"contents", "altered"}]
+            if not members:
+                continue
         if was and now and {change.key[3] for change in members} <= {"location", "installer"}:
             moved += members
         else:
@@ -250,7 +264,42 @@ def _packages(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
             where=tuple(sorted({change.key[2] for change in moved})),
             changes=tuple(moved),
         )
+    if unverified:
+        blind = "old" if all(change.old is None for change in unverified) else "new"
+        looked: dict[str, Leaf] = {
+            "old": "was read",
+            "new": "was read",
+            blind: Unread(unread="the files were not verified"),
+        }
+        yield Difference(
+            key=("packages", "distributions", "*", "contents"),
+            verdict="not comparable",
+            old=looked["old"],
+            new=looked["new"],
+            title="contents of installed files",
+            where=tuple(sorted({change.key[2] for change in unverified})),
+            changes=tuple(unverified),
+        )
     yield from general(pair, rest)
+
+
+def _conda(old: Packages, new: Packages, changes: list[Change]) -> Iterator[Difference]:
+    """One difference for each package of conda's own; `changes` may be of the list as a whole."""
+    of: dict[str, list[Change]] = {}
+    for change in changes:
+        of.setdefault(change.key[2], []).append(change)
+    for name, members in of.items():
+        was, now = old.conda.get(name), new.conda.get(name)
+        same = was is not None and now is not None and (was.version, was.build) == (now.version, now.build)
+        yield Difference(
+            key=("packages", "conda", name),
+            verdict=_presence(was, now),
+            old=f"{was.version} ({was.build})" if was else None,
+            new=f"{now.version} ({now.build})" if now else None,
+            title=name,
+            note="same version and build, other contents" if same else "installed by conda",
+            changes=tuple(members),
+        )
 
 
 def _most(values: Iterable[Leaf | None]) -> Leaf | None:
@@ -495,8 +544,9 @@ def _libraries(side: Server, role: str, name: str) -> dict[str, Library]:
 def _mapped(side: Server, role: str, name: str) -> str:
     texts = []
     for path, library in _libraries(side, role, name).items():
-        build = library.build_id
-        texts.append(f"{path} (build {build[:12]})" if isinstance(build, str) else path)
+        told = [library.version] if isinstance(library.version, str) else []
+        told += [f"build {library.build_id[:12]}"] if isinstance(library.build_id, str) else []
+        texts.append(f"{path} ({', '.join(told)})" if told else path)
     return "; ".join(texts)
 
 

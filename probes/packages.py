@@ -115,10 +115,44 @@ def read(context: Dict[str, Any]) -> Json:
             for name, several in sorted(candidates.items())
             if len(several) > 1
         },
+        "conda": _conda(interpreter.prefix, keeper, digests_too=bool(ask.get("verify"))),
         "leftovers": leftovers,
         "files": files,
         "unkept": unkept,
     }
+
+
+def _conda(prefix: str, keeper: Keeper, *, digests_too: bool) -> Dict[str, Json]:
+    """What conda installed below `prefix`: name -> version, build, channel and, where asked for, a digest of its files.
+
+    A file of conda-meta is named by its package, so that without digests none has to be opened.
+    """
+    found: Dict[str, Json] = {}
+    directory = os.path.join(prefix, "conda-meta")
+    for name in names_in(directory):
+        parts = name[: -len(".json")].rsplit("-", 2)
+        if not name.endswith(".json") or len(parts) != 3:
+            continue
+        found[parts[0]] = {"version": parts[1], "build": parts[2]}
+        if digests_too:
+            found[parts[0]].update(_conda_record(os.path.join(directory, name), keeper))
+    return found
+
+
+def _conda_record(path: str, keeper: Keeper) -> Dict[str, Json]:
+    try:
+        told = json.loads(read_text(path, _LARGEST_RECORD_BYTES))
+        files = (told.get("paths_data") or {}).get("paths") or []
+        lines = [f"{one['_path']} {one['sha256']}" for one in files if one.get("sha256")]
+        channel = told.get("channel")
+        return {
+            "channel": keeper.text(channel) if isinstance(channel, str) else None,
+            "record": hashlib.sha256("\n".join(sorted(lines)).encode("utf-8", "replace")).hexdigest()
+            if lines
+            else None,
+        }
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        return {"channel": unread(error), "record": unread(error)}
 
 
 def _first(winner: Found, several: List[Found]) -> List[Found]:

@@ -111,6 +111,13 @@ def _table(entries: List[bytes]) -> Dict[str, str]:
     return table
 
 
+_FULL_VERSION = re.compile(r"/lib(?:cu|nv|nccl)[^/]*\.so\.(\d+(?:\.\d+){2,3})$")
+_CUDNN_VERSIONS = (
+    b"cudnn_graph_version", b"cudnn_ops_version", b"cudnn_ops_infer_version", b"cudnn_cnn_version",
+    b"cudnn_cnn_infer_version", b"cudnn_adv_version", b"cudnn_adv_infer_version",
+)  # fmt: skip
+
+
 class Mapping(NamedTuple):
     """A file that is mapped in a process, at its lowest address."""
 
@@ -279,7 +286,30 @@ def libraries(pid: int) -> Dict[str, Json]:
             "build_id": attempt(functools.partial(_mapped_build_id, pid, entry)),
             "deleted": entry.deleted,
         }
+        version = attempt(functools.partial(_library_version, pid, entry))
+        if version is not None:
+            found[key]["version"] = version
     return found
+
+
+def _library_version(pid: int, entry: Mapping) -> Optional[str]:
+    """The version of a CUDA library, where it exports one or its file is named by it; None where it does neither.
+
+    cuDNN exports three bytes in each of its parts. cuBLAS and the CUDA runtime only compute theirs.
+    """
+    named = _FULL_VERSION.search(entry.path)
+    if named:
+        return named[1]
+    if not os.path.basename(entry.path).startswith("libcudnn"):
+        return None
+    with Memory(pid) as memory:
+        image = Image(memory.read, entry.start)
+        for symbol in _CUDNN_VERSIONS:
+            at = image.symbol(symbol)
+            if at is not None:
+                patch, minor, major = memory.read(at, 3)
+                return f"{major}.{minor}.{patch}"
+    return None
 
 
 def _library_name(path: str) -> str:

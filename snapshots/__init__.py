@@ -11,7 +11,7 @@ from snapshots.limits import CgroupLevel, Limits
 from snapshots.log import Log, Running
 from snapshots.models import Model, ModelFile, Models
 from snapshots.nccl import NamedFile, Nccl, NcclFile
-from snapshots.packages import Distribution, Interpreter, Packages
+from snapshots.packages import CondaPackage, Distribution, Interpreter, Packages
 from snapshots.server import Choice, Library, Process, Server
 from snapshots.snapshot import SCHEMA, Measured, NotASnapshotError, Snapshot, load, parse, save
 from snapshots.startup import Startup, StartupFile
@@ -24,6 +24,7 @@ __all__ = [
     "Caches",
     "CgroupLevel",
     "Choice",
+    "CondaPackage",
     "Cpu",
     "Distribution",
     "Gpu",

@@ -43,6 +43,17 @@ class Distribution(Part):
     """Whether its files were copied into the store beside the snapshot."""
 
 
+class CondaPackage(Part):
+    """What conda itself installed into the environment, Python or not."""
+
+    version: str
+    build: str
+    channel: Read[str | None] = None
+    """Where from, without credentials."""
+    record: Read[str | None] = None
+    """SHA-256 over the files that it shipped, by path and digest; None where its list has no digests."""
+
+
 class Packages(Section):
     """Every distribution on the serving interpreter's path."""
 
@@ -50,6 +61,8 @@ class Packages(Section):
     distributions: dict[str, Distribution] = {}
     duplicates: dict[str, list[str]] = {}
     """Names found more than once: the versions with their locations, the winning one first."""
+    conda: dict[str, CondaPackage] = {}
+    """By name, from the environment's conda-meta. A Python distribution of conda's stands in `distributions`, too."""
     leftovers: dict[str, str] = {}
     """Metadata directories that describe nothing: path -> what is wrong."""
     files: State[dict[str, dict[str, str]]] = {}

@@ -16,6 +16,8 @@ class Library(Part):
 
     path: State[str] = ""
     build_id: Read[str | None] = None
+    version: State[Read[str | None]] = None
+    """The version that it exports (cuDNN) or that its file is named by; most tell none, and the build-id counts."""
     deleted: bool = False
     """The file was replaced on disk after the process mapped it."""
 

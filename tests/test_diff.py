@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fingerprint.diff import Comparison, Difference, apply, compare, join
 from snapshots import (
+    CondaPackage,
     Distribution,
     Gpu,
     Gpus,
@@ -255,6 +256,38 @@ def test_a_variable_that_the_launch_did_not_change_is_no_factor() -> None:
     difference = one(compare(old, new))
     assert difference.factor is None
     assert difference.note == "the same at launch: something set it later"
+
+
+def test_files_that_one_side_did_not_verify_are_unknown_and_not_changed() -> None:
+    def host(contents: str | None, altered: dict[str, str]) -> Snapshot:
+        dists = {
+            name: Distribution(version="1", location="/x", record="r", contents=contents, altered=altered)
+            for name in ("torch", "triton")
+        }
+        return snapshot(packages=Packages(status="ok", distributions=dists))
+
+    for comparison in (compare(host(None, {}), host("c", {"a.py": "5"})), compare(host("c", {}), host(None, {}))):
+        assert not comparison.differences
+        (unknown,) = comparison.not_comparable
+        assert unknown.where == ("torch", "triton")
+        assert Unread(unread="the files were not verified") in (unknown.old, unknown.new)
+        assert not comparison.equal
+
+
+def test_conda_s_packages_are_compared_by_version_build_and_contents() -> None:
+    def host(libcublas: CondaPackage, torch: str) -> Snapshot:
+        dists = {"torch": Distribution(version=torch, location="/x")}
+        conda = {"libcublas": libcublas, "pytorch": CondaPackage(version=torch, build="0")}
+        return snapshot(packages=Packages(status="ok", distributions=dists, conda=conda))
+
+    looked, not_looked = CondaPackage(version="12.4", build="0", record="r"), CondaPackage(version="12.4", build="0")
+    other = CondaPackage(version="12.4", build="0", record="s")
+    assert one(compare(host(looked, "2"), host(other, "2"))).note == "same version and build, other contents"
+    assert not compare(host(looked, "2"), host(not_looked, "2")).differences
+    newer = one(compare(host(looked, "2"), host(CondaPackage(version="12.6", build="1", record="t"), "2")))
+    assert (newer.old, newer.new) == ("12.4 (0)", "12.6 (1)")
+    (line,) = compare(host(looked, "2"), host(looked, "3")).lines()
+    assert [item.title for item in line.members()] == ["torch", "pytorch"]
 
 
 def test_one_setting_under_two_names_is_one_difference() -> None:

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probes import digests, interpreter, packages
-from snapshots import Packages
+from snapshots import Packages, Unread
 
 Context = Callable[..., dict[str, Any]]
 
@@ -140,6 +140,31 @@ def test_without_a_record_a_distribution_is_not_verifiable_and_not_accused(
     assert found["record"] is None
     assert found["contents"] == {"unread": "it has no RECORD"}
     assert found.get("altered", {}) == {}
+
+
+def test_what_conda_installed_is_told_with_build_channel_and_digests(
+    environment_copy: tuple[Path, Path], context: Context
+) -> None:
+    python, site = environment_copy
+    (install(site, "torch", "2.5.1", {"torch/__init__.py": b""}, INSTALLER="conda") / "RECORD").unlink()
+    folder = python.parent.parent / "conda-meta"
+    folder.mkdir()
+    paths = [{"_path": "lib/libcublas.so.12", "sha256": "ab" * 32}, {"_path": "lib/link", "path_type": "softlink"}]
+    told = {"name": "libcublas", "channel": "https://conda.example/t/tk-s3cret/nvidia", "paths_data": {"paths": paths}}
+    (folder / "libcublas-12.4.5.8-0.json").write_text(json.dumps(told))
+    (folder / "pytorch-2.5.1-py3.11_cuda12.4_0.json").write_text("{ cut off")
+    (folder / "history").write_text("")
+    section = Packages.model_validate(packages.read(context(python=str(python), verify=True)))
+    library = section.conda["libcublas"]
+    assert (library.version, library.build) == ("12.4.5.8", "0")
+    expected = hashlib.sha256(f"lib/libcublas.so.12 {'ab' * 32}".encode()).hexdigest()
+    assert library.record == expected
+    damaged = section.conda["pytorch"]
+    assert (damaged.version, damaged.build) == ("2.5.1", "py3.11_cuda12.4_0")
+    assert isinstance(damaged.record, Unread)
+    assert section.distributions["torch"].altered == {}
+    quick = Packages.model_validate(packages.read(context(python=str(python))))
+    assert {name: one.version for name, one in quick.conda.items()} == {"libcublas": "12.4.5.8", "pytorch": "2.5.1"}
 
 
 def test_a_stub_is_a_leftover_and_does_not_hide_the_real_one(

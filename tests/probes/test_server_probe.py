@@ -190,6 +190,20 @@ def test_a_library_replaced_on_disk_is_deleted_with_the_build_id_that_runs(
     assert len(after["build_id"]) == 40
 
 
+def test_versions_that_cuda_libraries_tell_are_read_from_outside(
+    tmp_path: Path, sleeper: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    source = tmp_path / "part.c"
+    names = {"libcudnn_graph.so.9": "9.28.1", "libcublasLt.so.12.4.5.8": "12.4.5.8", "libcudart.so.12": None}
+    for name in names:
+        code = "const unsigned char cudnn_graph_version[4] = {1, 28, 9, 0};" if "cudnn" in name else "int other;"
+        source.write_text(code)
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / name, source], check=True)
+    child = sleeper(f"import ctypes\nkeep = [ctypes.CDLL({str(tmp_path)!r} + '/' + name) for name in {list(names)}]")
+    found = processes.libraries(child.pid)
+    assert {name: found[name].get("version") for name in names} == names
+
+
 def test_listening_ports_are_read_from_outside(running: Running) -> None:
     assert processes.listeners(running.pid) == [processes.Listener("127.0.0.1", running.port)]
 
