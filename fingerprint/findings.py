@@ -8,7 +8,7 @@ for. `docs/findings.md` has an entry for every rule, with the public incident th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TypeAlias
@@ -81,12 +81,26 @@ def _rule(code: str, name: str, *, source: str, advice: str) -> Callable[[Look],
     return register
 
 
-def check(snapshot: Snapshot) -> list[Finding]:
-    """What the rules find, in the order of their codes."""
+def check(snapshot: Snapshot, codes: Collection[str] = RULES.keys()) -> list[Finding]:
+    """What the rules find, in the order of their codes; `codes` are those that are asked."""
     return [
         Finding(code, text, key, RULES[code].advice, RULES[code].source)
-        for code in sorted(RULES)
+        for code in sorted(codes)
         for key, text in RULES[code].look(snapshot)
+    ]
+
+
+def arrived(old: Snapshot, new: Snapshot) -> list[tuple[Finding, bool]]:
+    """What the rules find on the new side and not on the old one; True where the old side was read there at all."""
+    found = check(new)
+    before = {(one.code, one.key) for one in check(old, {one.code for one in found})}
+    unread = {name for name, section in old.sections().items() if section.status in {"failed", "absent"}}
+    if old.measured is None:
+        unread.add("measured")
+    return [
+        (one, one.key.partition("/")[0] not in unread)
+        for one in found
+        if (one.code, one.key) not in before
     ]
 
 

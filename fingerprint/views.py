@@ -245,7 +245,7 @@ def _packages(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
     for name, all_members in of.items():
         was, now = old.distributions.get(name), new.distributions.get(name)
         members = all_members
-        if was and now and (was.contents is None) != (now.contents is None):  # one side never told into the files
+        if was and now and (was.contents is None) != (now.contents is None):  # one side never looked into the files
             members = [change for change in all_members if change.key[3] not in {"contents", "altered"}]
             unverified += [change for change in all_members if change.key[3] in {"contents", "altered"}]
             if not members:

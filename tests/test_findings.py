@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerprint.findings import RULES, check, unread_part
+from fingerprint.diff import compare
+from fingerprint.findings import RULES, arrived, check, unread_part
 from fingerprint.misspelling import misspelling_of
+from fingerprint.report.differences import markdown
 from snapshots import (
     Cpu,
     Distribution,
@@ -322,6 +324,23 @@ def test_a_rule_finds_its_fault_and_keeps_silent_without_it(code: str) -> None:
 )
 def test_what_the_server_or_its_libraries_say_counts_too(code: str, fault: Snapshot) -> None:
     assert code in codes(fault)
+
+
+@pytest.mark.parametrize("code", sorted(CASES))
+def test_what_a_rule_finds_on_the_new_side_only_has_arrived_with_it(code: str) -> None:
+    fault, right = CASES[code]
+    assert code in {one.code for one, _before in arrived(right, fault)}
+    assert code not in {one.code for one, _before in arrived(fault, fault)}
+    assert code not in {one.code for one, _before in arrived(fault, right)}
+
+
+def test_a_fault_where_the_old_side_was_not_read_may_have_been_there() -> None:
+    fault = CASES["FP106"][0]
+    ((finding, before),) = arrived(snapshot(), fault)
+    assert (finding.code, before) == ("FP106", False)
+    text = markdown(compare(snapshot(), fault))
+    assert "FP106" in text
+    assert "the old side was not read there" in text
 
 
 def test_an_nccl_of_the_installed_version_is_no_finding() -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from fingerprint.commits import Between, Commit
+    from fingerprint.findings import Finding
 
 
 SCHEMA = 1
@@ -260,6 +261,9 @@ def _appendix(comparison: Comparison, between: Between | None, *, opened: bool) 
         yield _commits_heading(between), _commit_lines(between, None if opened else COMMITS_SHOWN)
     elif any(one.key[0] == "trees" and one.key[-1] == "commit" for one in comparison.differences):
         yield "Commits between", ["not listed: that needs a clone of the tree (--repo CLONE)"]
+    if comparison.arrived:
+        lines = [_finding_words(one, before=before) for one, before in comparison.arrived]
+        yield "Known faults that the new side has and the old one has not", lines
     if comparison.not_comparable:
         yield "Cannot be compared", [blind_words(item) for item in comparison.not_comparable]
     if comparison.unseen:
@@ -271,6 +275,11 @@ def _appendix(comparison: Comparison, between: Between | None, *, opened: bool) 
         yield "State", [*lines, f"… and {left} more; --all shows them"] if left else lines
     if same := same_words(comparison):
         yield "Certainly the same", [same]
+
+
+def _finding_words(finding: Finding, *, before: bool) -> str:
+    unsure = "" if before else " (the old side was not read there)"
+    return f"{finding.code} {clean(finding.text, 300)}{unsure} [{clean(finding.source, 200)}]"
 
 
 def explain(difference: Difference) -> RenderableType:
@@ -398,6 +407,17 @@ class DifferenceDocument(BaseModel):
     changes: list[ChangeDocument]
 
 
+class ArrivedDocument(BaseModel):
+    """A finding of a rule on the new side that the old side does not have."""
+
+    code: str = Field(description="The rule, as docs/findings.md lists it.")
+    text: str
+    key: str
+    advice: str
+    source: str
+    read_before: bool = Field(description="false: the old side was not read there, so it may have had it, too.")
+
+
 class CommitDocument(BaseModel):
     """One commit between the two sides."""
 
@@ -422,6 +442,7 @@ class ComparisonDocument(BaseModel):
     state: list[DifferenceDocument]
     same: dict[str, int] = Field(description="Number of equal values by section.")
     unseen: dict[str, str] = Field(description="Sections that neither snapshot has, with the reason.")
+    arrived: list[ArrivedDocument] = Field(description="Known faults that the new side has and the old one has not.")
     commits: list[CommitDocument] | None = Field(description="null: no clone was given, or no commit differs.")
 
 
@@ -436,6 +457,12 @@ def document(comparison: Comparison, between: Between | None = None) -> Comparis
         state=[_difference(item) for item in comparison.state],
         same=comparison.same,
         unseen=comparison.unseen,
+        arrived=[
+            ArrivedDocument(
+                code=one.code, text=one.text, key=one.key, advice=one.advice, source=one.source, read_before=before
+            )
+            for one, before in comparison.arrived
+        ],
         commits=None if between is None else [_commit(one) for one in between.commits],
     )
 
