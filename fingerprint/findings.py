@@ -405,7 +405,7 @@ def _untuned(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
         return
     dist = snapshot.packages.distributions.get("triton")
     running = version(str(dist.version)) if dist is not None else None
-    paths = [path for files in snapshot.packages.files.values() for path in files if _TUNED.fullmatch(path)]
+    paths = [path for files in snapshot.packages.files.values() for path in files if "/configs/triton_" in path]
     tuned = {tuple(map(int, match.groups())) for path in paths if (match := _TUNED.fullmatch(path))}
     if running is not None and tuned and running.release[:3] not in tuned:
         shown = ", ".join(".".join(map(str, one)) for one in sorted(tuned))
