@@ -401,6 +401,30 @@ def extract(
     _print(str(file))
 
 
+@app.command(name="import")
+def import_(
+    reports: Annotated[list[Path], typer.Argument(help="Text files of one host and time; `-` is standard input.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The snapshot.")],
+) -> None:
+    """Make a snapshot of a pasted report (collect_env, check_env, pip freeze, nvidia-smi -q, topo -m, variables)."""
+    import snapshots
+    from fingerprint.key import secret_key
+    from fingerprint.pasted import LARGEST_BYTES, imported
+    from probes.secrets import Keeper
+
+    def text(path: Path) -> str:
+        try:
+            with sys.stdin.buffer if str(path) == "-" else path.open("rb") as stream:
+                return stream.read(LARGEST_BYTES).decode("utf-8", "replace")
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+
+    keeper = Keeper(bytes.fromhex(secret_key()))
+    made = imported("\n".join(map(text, reports)), " and ".join(map(str, reports)), clean=keeper.value)
+    snapshots.save(made, output)
+    _err().print(f"{output}: id {made.id[:16]}, from a report", markup=False, highlight=False, soft_wrap=True)
+
+
 @app.command()
 def validate(snapshot: Annotated[str, typer.Argument(help=SNAPSHOT)]) -> None:
     """Say whether a file is a whole snapshot that nobody has altered."""

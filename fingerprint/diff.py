@@ -295,6 +295,14 @@ def compare(old: Snapshot, new: Snapshot, *, state: bool = False) -> Comparison:
     from fingerprint.ranking import rank
     from fingerprint.views import view
 
+    given = old, new
+    if old.method != new.method:
+        from fingerprint.pasted import placed
+
+        if old.method == "imported":
+            old = placed(old, new)
+        else:
+            new = placed(new, old)
     differences: list[Difference] = []
     blind: list[Difference] = []
     same: dict[str, int] = {}
@@ -303,7 +311,7 @@ def compare(old: Snapshot, new: Snapshot, *, state: bool = False) -> Comparison:
     ours, theirs = old.sections(), new.sections()
     for name in ours:
         pair = Pair(name, ours[name], theirs[name])
-        before, after = dict(leaves(pair.old, key=(name,))), dict(leaves(pair.new, key=(name,)))
+        before, after = _told(old, pair.old, name), _told(new, pair.new, name)
         changes = join(before, after)
         everything += changes
         gap = _whole_section(pair, changes)
@@ -314,6 +322,8 @@ def compare(old: Snapshot, new: Snapshot, *, state: bool = False) -> Comparison:
                 blind.append(gap)
             continue
         same[name] = len(before) - sum(change.old is not None for change in changes)
+        changes, untold = _untold_apart(changes, old, new)
+        blind += untold
         readable, unread = _unread_apart(changes, before, after)
         files = _changed_files(pair, readable)
         blind += _gathered_unread(unread)
@@ -324,8 +334,8 @@ def compare(old: Snapshot, new: Snapshot, *, state: bool = False) -> Comparison:
     plain = [difference for difference in differences if not difference.state]
     ranked = rank(hang(plain, old, new), old, new)
     return Comparison(
-        old=old,
-        new=new,
+        old=given[0],
+        new=given[1],
         differences=tuple(ranked),
         not_comparable=tuple(sorted(blind, key=lambda item: item.key)),
         same=same,
@@ -333,6 +343,35 @@ def compare(old: Snapshot, new: Snapshot, *, state: bool = False) -> Comparison:
         unseen=unseen,
         changes=tuple(everything),
     )
+
+
+def _told(snapshot: Snapshot, section: Section, name: str) -> dict[Key, Leaf]:
+    """The leaves of a section. A pasted report says nothing by leaving a value at its default, or empty."""
+    if snapshot.method == "captured":
+        return dict(leaves(section, key=(name,)))
+    return {key: leaf for key, leaf in leaves(section, defaults=False, key=(name,)) if leaf not in ("", ())}
+
+
+def _untold_apart(changes: list[Change], old: Snapshot, new: Snapshot) -> tuple[list[Change], list[Difference]]:
+    """Split off what a side that was imported does not hold: that is unknown."""
+    blind = []
+    for side, imported in (("old", old.method == "imported"), ("new", new.method == "imported")):
+        untold = [change for change in changes if imported and getattr(change, side) is None]
+        if not untold:
+            continue
+        changes = [change for change in changes if getattr(change, side) is not None]
+        reason = Unread(unread="the pasted report does not say")
+        blind.append(
+            Difference(
+                key=(untold[0].key[0], "*"),
+                verdict="not comparable",
+                old=reason if side == "old" else "was read",
+                new=reason if side == "new" else "was read",
+                title="all that a pasted report does not name",
+                changes=tuple(untold),
+            )
+        )
+    return changes, blind
 
 
 def _changed_files(pair: Pair, changes: Iterable[Change]) -> list[Change]:

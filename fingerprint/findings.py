@@ -97,11 +97,9 @@ def arrived(old: Snapshot, new: Snapshot) -> list[tuple[Finding, bool]]:
     unread = {name for name, section in old.sections().items() if section.status in {"failed", "absent"}}
     if old.measured is None:
         unread.add("measured")
-    return [
-        (one, one.key.partition("/")[0] not in unread)
-        for one in found
-        if (one.code, one.key) not in before
-    ]
+    if old.method == "imported":
+        unread.update(old.sections())
+    return [(one, one.key.partition("/")[0] not in unread) for one in found if (one.code, one.key) not in before]
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ class Process(Part):
     argv: Read[list[str]]
     executable: Read[str]
     cwd: Read[str]
-    started: State[float]
+    started: State[Read[float]]
     """Seconds since the epoch."""
     at_exec: Read[Variables]
     """Variables that it was started with; a process that writes its title over them makes this unreadable."""

@@ -12,6 +12,7 @@ import os
 import tempfile
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, ValidationError
 
@@ -58,6 +59,8 @@ class Snapshot(Part):
     taken_at: State[datetime]
     target: State[str]
     seconds: State[float] = 0.0
+    method: State[Literal["captured", "imported"]] = "captured"
+    """`imported`: made of a pasted report, so what it does not hold is unknown and not absent."""
     measured: State[Measured | None] = None
     packages: Packages = Packages()
     startup: Startup = Startup()

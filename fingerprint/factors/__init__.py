@@ -6,6 +6,7 @@ can switch is `Fixed`, with the reason. `find` asks all kinds.
 
 from __future__ import annotations
 
+from fingerprint.errors import UsageError
 from fingerprint.factors import flags, packages, startup, tree, variables
 from fingerprint.factors.base import Evidence, Factor, Fixed, Found, Inside, Part
 from fingerprint.factors.plan import LaunchPlan, plan_of
@@ -21,7 +22,16 @@ def find(old: Snapshot, new: Snapshot, evidence: Evidence) -> Found:
         old: the good side.
         new: the slow side, which is also what is live.
         evidence: what is at hand to bring old values back (kept files).
+
+    Raises:
+        UsageError: one of them was made of a pasted report.
     """
+    for side, words in ((old, "old"), (new, "new")):
+        if side.method == "imported":
+            raise UsageError(
+                f"The {words} snapshot was made of a pasted report ({side.target}): it names too little for a launch;"
+                " `fingerprint diff` compares what it names."
+            )
     factors: list[Factor] = []
     fixed: list[Fixed] = []
     for kind in _KINDS:
