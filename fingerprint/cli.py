@@ -521,6 +521,50 @@ def attach(
 
 
 @app.command()
+def measure(
+    url: Annotated[str, typer.Argument(help="The server as its own host calls it: http://127.0.0.1:30000.")],
+    target: Annotated[str, typer.Option(help="That host, as for capture.")] = "local",
+    attach: Annotated[Path | None, typer.Option(help="Write the figures into this snapshot's file.")] = None,
+    concurrency: Annotated[
+        list[int] | None, typer.Option(min=2, max=256, help="Also so many requests at a time; may be repeated.")
+    ] = None,
+    requests: Annotated[int | None, typer.Option(min=1, help="Measured requests.")] = None,
+    tokens: Annotated[int | None, typer.Option(min=2, help="Tokens of each.")] = None,
+    baseline: Annotated[
+        float | None, typer.Option("--baseline-tok-s", min=0.0, help="Speed of plain decoding, for the break-even.")
+    ] = None,
+    wanted: Annotated[
+        list[float] | None, typer.Option("--wanted-tok-s", min=0.0, help="A speed to reach; may be repeated.")
+    ] = None,
+    host_python: Annotated[str, typer.Option(help="The python3 that runs the host program there.")] = "python3",
+    format: Annotated[str, typer.Option("--format", help="text or json.")] = "text",  # noqa: A002
+) -> None:
+    """Measure a live server from its own host: verify, draft and host time, cycle, accept length, break-even."""
+    from fingerprint.host import HostProgram
+    from fingerprint.measure import Address, break_even_of, engine_for, measure_at, refuse_another
+    from fingerprint.measure import attach as write
+    from fingerprint.report import measurement as views
+    from fingerprint.targets import parse_target
+
+    _one_of("--format", format, ("text", "json"))
+    at = Address.of(url)
+    snapshot = _load(attach) if attach is not None else None
+    if snapshot is not None and attach is not None:
+        refuse_another(snapshot, attach, at)
+    with HostProgram(parse_target(target), host_python) as host:
+        figures = measure_at(host, at, engine_for(snapshot, requests, tokens), concurrency or ())
+    if attach is not None:
+        write(attach, at, figures)
+    even = break_even_of(figures, [*([baseline] if baseline else []), *(wanted or [])])
+    _show(
+        format,
+        lambda: views.terminal(url, figures, even),
+        lambda: "",
+        lambda: views.as_json(url, figures, even),
+    )
+
+
+@app.command()
 def record(
     target: Annotated[str, typer.Argument(help="Where, as for capture.")] = "local",
     tag: Annotated[str | None, typer.Option(help="A name for it, such as `good`.")] = None,

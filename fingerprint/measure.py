@@ -1,45 +1,168 @@
-"""Measure the live server of a snapshot, from its own host."""
+"""Measure a live server from its own host, and what its figures say about plain decoding.
+
+The requests are those of every trial, so a figure taken on the live server can be compared with a bisect's.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from fingerprint.engines import engine_of, figure_of
-from fingerprint.errors import LaunchError
-from snapshots import Measured
+from pydantic import ValidationError
+
+import snapshots
+from fingerprint.case import load_snapshot
+from fingerprint.engines import SGLANG, Engine, engine_of, figure_of
+from fingerprint.errors import HostProgramError, LaunchError, UsageError
+from fingerprint.speed import accept_length_for, tokens_per_second
+from snapshots import Batch, Measured
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from fingerprint.host import HostProgram
     from snapshots import Snapshot
 
 
-def measure(host: HostProgram, snapshot: Snapshot) -> Measured:
+@dataclass(frozen=True)
+class Address:
+    """Where a server answers, as its own host calls it."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """Read `http://HOST:PORT`, `HOST:PORT` or `:PORT`.
+
+        Raises:
+            UsageError: it is none of these.
+        """
+        parts = urlsplit(url if "://" in url else f"//{url}")
+        try:
+            port = parts.port
+        except ValueError:
+            port = None
+        if parts.scheme not in {"", "http"} or port is None or parts.path not in {"", "/"}:
+            raise UsageError(f"{url} is no address that can be measured; write http://127.0.0.1:30000.")
+        return cls(parts.hostname or "127.0.0.1", port)
+
+
+def measure(host: HostProgram, snapshot: Snapshot, concurrency: Iterable[int] = ()) -> Measured:
     """Measure the server that the snapshot describes, with the same requests as every trial.
 
     Raises:
         UsageError: its engine is not known.
         LaunchError: it does not answer, or nothing could be measured.
     """
-    engine = engine_of(snapshot.server.engine)
     url = snapshot.server.url
-    port = urlsplit(url).port if url else None
-    if port is None:
+    if url is None:
         raise LaunchError("The live server cannot be measured: no port of it is known; is it listening?")
-    figures = host.call("measure", {"port": port, **engine.measurement()})
-    figure = figure_of(figures, engine.metrics)
+    return measure_at(host, Address.of(url), engine_of(snapshot.server.engine), concurrency)
+
+
+def measure_at(host: HostProgram, at: Address, engine: Engine, concurrency: Iterable[int] = ()) -> Measured:
+    """Measure a server by its address: one request at a time, then so many at once as `concurrency` says.
+
+    Raises:
+        LaunchError: it does not answer, or nothing could be measured.
+    """
+    batches: dict[str, Batch] = {}
+    alone = host.call("measure", {**at.__dict__, **engine.measurement()})
+    figure = figure_of(alone, engine.metrics)
     if isinstance(figure, str):
         raise LaunchError(f"The live server cannot be measured: {figure}.")
+    batches["1"] = _batch(alone)
+    for number in sorted({*concurrency} - {1}):
+        ask = {**at.__dict__, **engine.measurement(), "concurrency": number}
+        batches[str(number)] = _batch(host.call("measure", ask))
 
-    def number(name: str) -> float | None:
-        value = figures.get(name)
-        return float(value) if isinstance(value, (int, float)) else None
+    def number_of(name: str) -> float | None:
+        value = batches["1"].figures.get(name)
+        return value if isinstance(value, float) else None
 
     return Measured(
         metric=figure.metric,
         value=figure.value,
         source=figure.source,
-        accept_length=number("accept_length"),
-        tokens_per_second=number("tokens_per_second"),
+        accept_length=number_of("accept_length"),
+        tokens_per_second=number_of("tokens_per_second"),
         requests=engine.requests,
+        max_new_tokens=engine.max_new_tokens,
+        batches=batches,
     )
+
+
+def _batch(answer: dict[str, object]) -> Batch:
+    sources = answer.get("sources")
+    figures = {name: answer.get(name) for name in sources} if isinstance(sources, dict) else {}
+    try:
+        return Batch.model_validate({"figures": figures, "sources": sources, "ranks": answer.get("ranks")})
+    except ValidationError as error:
+        raise HostProgramError(f"the host measured what is no figure: {error.errors()[0]['msg']}.") from None
+
+
+def attach(path: Path, at: Address, measured: Measured) -> None:
+    """Write a measurement into a snapshot's file, which keeps its id.
+
+    Raises:
+        UsageError: the snapshot is of another server.
+        SnapshotError: the file is no snapshot.
+    """
+    snapshot = load_snapshot(path)
+    refuse_another(snapshot, path, at)
+    snapshots.save(snapshot.model_copy(update={"measured": measured}), path)
+
+
+def refuse_another(snapshot: Snapshot, path: Path, at: Address) -> None:
+    """A figure of one server must not get into the snapshot of another.
+
+    Raises:
+        UsageError: it would.
+    """
+    url = snapshot.server.url
+    if url is None or Address.of(url).port != at.port:
+        raise UsageError(f"{path} is of another server ({url or 'none'}), not of the one on port {at.port}.")
+
+
+def engine_for(snapshot: Snapshot | None, requests: int | None, max_new_tokens: int | None) -> Engine:
+    """The requests of a measurement: those of the snapshot's engine, else SGLang's, where nothing else is said."""
+    engine = SGLANG if snapshot is None else engine_of(snapshot.server.engine)
+    return replace(engine, requests=requests or engine.requests, max_new_tokens=max_new_tokens or engine.max_new_tokens)
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """What speculation gives, and the accept lengths at which it would be as fast as asked.
+
+    Attributes:
+        tokens_per_second: of the cycle and accept length measured.
+        cycle_ms: the mean cycle.
+        accept_length: as measured.
+        needed: for each speed asked for, in tokens per second, the accept length that gives it.
+    """
+
+    tokens_per_second: float
+    cycle_ms: float
+    accept_length: float
+    needed: dict[float, float]
+
+
+def break_even(cycle_ms: float, accept_length: float, wanted: Iterable[float]) -> BreakEven:
+    """The break-even of cycles of `cycle_ms` for each speed in `wanted`, such as plain decoding's."""
+    return BreakEven(
+        tokens_per_second=tokens_per_second(accept_length, cycle_ms),
+        cycle_ms=cycle_ms,
+        accept_length=accept_length,
+        needed={speed: accept_length_for(speed, cycle_ms) for speed in wanted},
+    )
+
+
+def break_even_of(measured: Measured, wanted: Iterable[float]) -> BreakEven | None:
+    """The break-even of a measurement; None where it has no cycle or no accept length."""
+    cycle = measured.batches["1"].figures.get("cycle_mean_ms") if "1" in measured.batches else None
+    if not isinstance(cycle, float) or measured.accept_length is None:
+        return None
+    return break_even(cycle, measured.accept_length, wanted)

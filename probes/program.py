@@ -76,9 +76,10 @@ class _Late:
 
 
 def _measure(ask: Json, _emit: Emit) -> Json:
-    from probes.measure import measure
+    from probes import measure, server
 
-    return measure(int(ask["port"]), ask)
+    port = int(ask["port"])
+    return measure.measure(measure.Server(port, ask["host"], server.key_of(port)), ask)
 
 
 def serve(stdin: BinaryIO, stdout: BinaryIO, memory: int) -> None:

@@ -198,6 +198,12 @@ def _undecided(reason: str, servers: List[Found]) -> Json:
     }
 
 
+def key_of(port: int) -> Optional[str]:
+    """The key that the server on a port wants to see, as its own command line names it."""
+    matching = [one for one in find(snapshot_of_processes()) if one.port == port]
+    return option(matching[0].launcher.argv, "--api-key") if len(matching) == 1 else None
+
+
 def read(context: Dict[str, Any]) -> Json:
     """The server section. Leaves `context["serving"]` for the other probes: the launcher as it really is."""
     ask, keeper = context["ask"], context["keeper"]

@@ -24,6 +24,7 @@ from typing import Any, Callable, Dict, List, Optional
 from probes import keeper, measure, proof
 from probes.reading import Json, read_text
 from probes.secrets import Keeper as Secrets
+from probes.server import option
 from probes.watch import Watch
 
 Emit = Callable[[str, Json], None]
@@ -138,14 +139,15 @@ class Trials:
         server = self._server = _Kept(wanted, self._memory, log)
         try:
             started = server.await_start(self._cancelled)
-            ready_s = self._await_ready(server, port, plan["ready"])
+            at_port = measure.Server(port, key=option(argv, "--api-key"))
+            ready_s = self._await_ready(server, at_port, plan["ready"])
             emit("stage", {"stage": "ready", "seconds": ready_s})
             proved = proof.check(plan.get("prove", []), int(started["pid"]), started["moved"])
             emit("stage", {"stage": "measuring"})
             at = time.monotonic()
             watched = Watch({*keeper.descendants(os.getpid()), *self._live()})
             try:
-                figures = measure.measure(port, plan["measure"])
+                figures = measure.measure(at_port, plan["measure"])
             except measure.MeasureError as error:
                 if self._cancelled.is_set():
                     raise TrialError("cancelled", "cancelled") from error
@@ -184,7 +186,7 @@ class Trials:
             value = value.replace(token, self._secrets[token])
         return value
 
-    def _await_ready(self, server: _Kept, port: int, ready: Json) -> float:
+    def _await_ready(self, server: _Kept, at: measure.Server, ready: Json) -> float:
         began = time.monotonic()
         timeout_s = float(ready.get("timeout_s", 600.0))
         paths: List[str] = list(ready["paths"])
@@ -198,7 +200,7 @@ class Trials:
             if time.monotonic() - began > timeout_s:
                 raise TrialError("launch", f"the server was not ready within {timeout_s:g} s{server.last_words()}")
             try:
-                status, _ = measure.get(port, paths[0], 10.0)
+                status, _ = measure.get(at, paths[0], 10.0)
             except (OSError, http.client.HTTPException):
                 status = 0
             if status == 200:

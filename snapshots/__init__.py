@@ -13,13 +13,14 @@ from snapshots.models import Model, ModelFile, Models
 from snapshots.nccl import NamedFile, Nccl, NcclFile
 from snapshots.packages import CondaPackage, Distribution, Interpreter, Packages
 from snapshots.server import Choice, Library, Process, Server
-from snapshots.snapshot import SCHEMA, Measured, NotASnapshotError, Snapshot, load, parse, save
+from snapshots.snapshot import SCHEMA, Batch, Measured, NotASnapshotError, Snapshot, load, parse, save
 from snapshots.startup import Startup, StartupFile
 from snapshots.topology import InfinibandPort, NumaNode, PciDevice, Topology
 from snapshots.tree import LocalFile, Tree, Trees
 
 __all__ = [
     "SCHEMA",
+    "Batch",
     "Cache",
     "Caches",
     "CgroupLevel",

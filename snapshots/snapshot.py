@@ -16,7 +16,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from snapshots.base import Part, Section, State, identity_digest
+from snapshots.base import Part, Read, Section, State, identity_digest
 from snapshots.caches import Caches
 from snapshots.gpu import Gpus
 from snapshots.host import Host
@@ -38,17 +38,31 @@ class NotASnapshotError(ValueError):
     """The file is not a snapshot that this version can read; the text is one sentence for a person."""
 
 
+class Batch(Part):
+    """What was measured with one number of requests at a time."""
+
+    figures: dict[str, Read[float]] = {}
+    """By name, times in ms: `verify_ms`, `cycle_ms`, `accept_length`, `tokens_per_second` ..."""
+    sources: dict[str, str] = {}
+    """Where each came from."""
+    ranks: dict[str, dict[str, Read[float]]] = {}
+    """The timed figures of every rank that exports them."""
+
+
 class Measured(Part):
-    """A figure measured on the live server when the snapshot was taken."""
+    """What was measured on the live server: the figure that is compared, and the others beside it."""
 
     metric: str
-    """`verify_ms` or `cycle_ms`."""
+    """`verify_ms`, `gpu_cycle_ms` or `cycle_ms`."""
     value: float
     source: str
     """Where the figure came from; figures of different sources are never compared."""
     accept_length: float | None = None
     tokens_per_second: float | None = None
     requests: int = 0
+    max_new_tokens: int = 0
+    batches: dict[str, Batch] = {}
+    """By requests at a time; the figure that is compared is of `1`."""
 
 
 class Snapshot(Part):

@@ -47,7 +47,7 @@ class Engine:
     ready_paths: tuple[str, ...]
     variables: dict[str, str] = field(default_factory=dict)
     flags: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    metrics: tuple[str, ...] = ("verify_ms", "cycle_ms")
+    metrics: tuple[str, ...] = ("verify_ms", "gpu_cycle_ms", "cycle_ms")
     requests: int = 6
     max_new_tokens: int = 48
     enough_s: float = 60.0
@@ -103,6 +103,6 @@ def figure_of(figures: Json, metrics: tuple[str, ...]) -> Figure | str:
     for metric in metrics:
         value = figures.get(metric)
         if isinstance(value, (int, float)) and value > 0:
-            return Figure(metric, float(value), "engine timer" if metric == "verify_ms" else "stream")
+            return Figure(metric, float(value), figures["sources"][metric])
         reasons.append(f"{metric}: {value.get('unread') if isinstance(value, dict) else value}")
     return "; ".join(reasons)

@@ -34,6 +34,7 @@ from fingerprint.report.words import (
     number,
     probability,
 )
+from fingerprint.speed import accept_length_for, tokens_per_second
 from snapshots import Unread
 
 if TYPE_CHECKING:
@@ -268,7 +269,9 @@ def speeds_of(scene: Scene, old: Snapshot) -> tuple[tuple[Speed, ...], BreakEven
         accept = _median(launch.accept_length for launch in scene.arm(arm))
         if cycle and accept:
             speeds.append(
-                Speed(side=side, cycle_ms=cycle, accept_length=accept, tokens_per_second=1000 * accept / cycle)
+                Speed(
+                    side=side, cycle_ms=cycle, accept_length=accept, tokens_per_second=tokens_per_second(accept, cycle)
+                )
             )
     if len(speeds) < 2 or scene.outcome.kind == "healed" or not (scene.settled or scene.outcome.kind == "phantom"):
         return tuple(speeds), None
@@ -284,14 +287,14 @@ def speeds_of(scene: Scene, old: Snapshot) -> tuple[tuple[Speed, ...], BreakEven
             if verify is None or after.cycle_ms - verify + scene.line.then_old_ms <= 0:
                 return tuple(speeds), None
             cycle_then = after.cycle_ms - verify + scene.line.then_old_ms
-            wanted = 1000 * after.accept_length / cycle_then
+            wanted = tokens_per_second(after.accept_length, cycle_then)
             note = "the old verify time, with the other parts of the cycle as they are today"
         else:
             return tuple(speeds), None
     verify_now = _median(launch.parts.get("verify_ms") for launch in scene.arm("new"))
     return tuple(speeds), BreakEven(
         wanted_tokens_per_second=wanted,
-        accept_length=wanted * after.cycle_ms / 1000,
+        accept_length=accept_length_for(wanted, after.cycle_ms),
         floor=after.cycle_ms / verify_now if verify_now else None,
         note=note,
     )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup, escape
 
 from fingerprint.report.words import clean, ms, number, percent, percent_interval, probability
+from fingerprint.speed import tokens_per_second
 
 if TYPE_CHECKING:
     from fingerprint.report.model import Board, Launch, Report
@@ -405,7 +406,7 @@ def _break_even(report: Report) -> Picture | None:
     height, bottom, right = 340.0, 280.0, WIDTH - 170.0
     far = max(old.accept_length, new.accept_length, even.accept_length) * 1.15
     near = 1.0
-    fastest = max(1000 * far / speed.cycle_ms for speed in speeds)
+    fastest = max(tokens_per_second(far, speed.cycle_ms) for speed in speeds)
     high = max(fastest, even.wanted_tokens_per_second) * 1.05
     across = _scale(near, far, _LEFT, right)
     place = _scale(0.0, high, bottom, _TOP)
@@ -422,15 +423,19 @@ def _break_even(report: Report) -> Picture | None:
     for speed, arm in ((old, "old"), (new, "new")):
         canvas.line(
             across(near),
-            place(1000 * near / speed.cycle_ms),
+            place(tokens_per_second(near, speed.cycle_ms)),
             across(far),
-            place(1000 * far / speed.cycle_ms),
+            place(tokens_per_second(far, speed.cycle_ms)),
             f"ray {arm}",
         )
         hint = f"{speed.side}: {number(speed.tokens_per_second)} tok/s at {speed.accept_length:.2f}"
         canvas.mark(arm, across(speed.accept_length), place(speed.tokens_per_second), hint)
         ends.append(
-            (place(1000 * far / speed.cycle_ms), f"{arm}: {number(speed.cycle_ms)} ms a cycle", f"label {arm}-ink")
+            (
+                place(tokens_per_second(far, speed.cycle_ms)),
+                f"{arm}: {number(speed.cycle_ms)} ms a cycle",
+                f"label {arm}-ink",
+            )
         )
     canvas.mark("cross", across(even.accept_length), place(wanted), f"break-even at {even.accept_length:.2f}")
     canvas.text(across(even.accept_length) - 6, bottom - 8, f"break-even {even.accept_length:.2f}", "label", "end")

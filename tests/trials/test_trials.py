@@ -44,7 +44,7 @@ def test_both_ends_are_launched_proven_and_measured_and_the_live_files_stay(
         assert unproven(answer) == []
         assert len(answer["proof"]) >= len(incident.found().factors)
         assert answer["figures"]["verify_ms"] > 0
-        assert answer["figures"]["source"] == "engine timer"
+        assert answer["figures"]["sources"]["verify_ms"] == "engine timer"
         assert answer["isolation"].startswith(isolation)
     assert live_folders(incident) == before
     assert processes_of(str(incident.world.root)) == processes

@@ -32,7 +32,7 @@ class EagleWorker:
         with self._runner.timed("extend"):
             captured, logits = self._runner.extend(ids)
             token = top1(logits)[0]
-        self._extend_draft([*ids[1:], token], captured, 0)
+        self._extend_draft([*ids[1:], token], captured, 0, "extend")  # a prompt's, as SGLang counts it
         return token
 
     def decode(self, last: int, position: int) -> list[int]:
@@ -50,9 +50,11 @@ class EagleWorker:
         self._extend_draft(tokens, captured[: len(tokens)], position)
         return tokens
 
-    def _extend_draft(self, following: list[int], captured: Array, start: int) -> None:
+    def _extend_draft(
+        self, following: list[int], captured: Array, start: int, category: str = "eagle_draft_extend"
+    ) -> None:
         """Give the draft the target's features of rows from `start` on, each with the token that follows it."""
-        with self._runner.timed("eagle_draft_extend"):
+        with self._runner.timed(category):
             features, logits = self._draft.forward(following, self._draft.fuse(captured), start)
             self._features = features[-1:]
             self._first_draft = top1(logits[-1:])[0]

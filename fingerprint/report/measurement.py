@@ -1,0 +1,91 @@
+"""A measurement of a live server, for people and as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from fingerprint.report.words import clean, number
+from snapshots import Unread
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fingerprint.measure import BreakEven
+    from snapshots import Batch, Measured
+
+ROWS = (
+    ("verify_ms", "verify", "ms"),
+    ("draft_ms", "draft", "ms"),
+    ("extend_ms", "draft extend", "ms"),
+    ("host_ms", "host", "ms"),
+    ("gpu_cycle_ms", "whole cycle on the GPU", "ms"),
+    ("cycle_ms", "cycle, median", "ms"),
+    ("cycle_mean_ms", "cycle, mean", "ms"),
+    ("accept_length", "accept length", ""),
+    ("tokens_per_second", "speed", "tok/s"),
+)
+"""Every figure in the order in which it is read: what a cycle consists of, the cycle, and what it gives."""
+
+
+def terminal(where: str, measured: Measured, even: BreakEven | None) -> RenderableType:
+    """One table for each number of requests at a time, and the break-even in words."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    parts: list[RenderableType] = [
+        Text(f"{clean(where)}: {measured.requests} requests of {measured.max_new_tokens} tokens", style="bold")
+    ]
+    for together, batch in measured.batches.items():
+        table = Table(title=f"{together} at a time", title_justify="left", box=None, pad_edge=False)
+        for heading in ("", "", "from"):
+            table.add_column(heading)
+        for row in rows(batch):
+            table.add_row(*row)
+        parts += [Text(), table]
+    if even is not None:
+        parts += [Text(), *(Text(line) for line in sentences(even))]
+    return Group(*parts)
+
+
+def rows(batch: Batch) -> list[tuple[str, str, str]]:
+    """Name, value and source of each figure; what was not measured says why, with the other ranks below rank 0."""
+    found: list[tuple[str, str, str]] = []
+    for key, name, unit in ROWS:
+        value = batch.figures.get(key)
+        source = clean(batch.sources.get(key, ""), 100)
+        found.append((name, _value(value, unit), "" if isinstance(value, Unread) else source))
+        for rank, figures in batch.ranks.items():
+            if rank != "0" and isinstance(figures.get(key), float):
+                found.append((f"  rank {clean(rank, 20)}", _value(figures[key], unit), source))
+    return found
+
+
+def _value(value: float | Unread | None, unit: str) -> str:
+    if isinstance(value, Unread):
+        return f"not measured: {clean(value.unread, 200)}"
+    return "not measured" if value is None else f"{number(value, 4)} {unit}".rstrip()
+
+
+def sentences(even: BreakEven) -> list[str]:
+    """The break-even in words."""
+    cycle, length, speed = number(even.cycle_ms), f"{even.accept_length:.2f}", number(even.tokens_per_second)
+    lines = [f"A cycle of {cycle} ms at accept length {length} gives {speed} tok/s."]
+    lines += [
+        f"For {number(wanted)} tok/s it would need an accept length of {needed:.2f}."
+        for wanted, needed in even.needed.items()
+    ]
+    return lines
+
+
+def as_json(where: str, measured: Measured, even: BreakEven | None) -> str:
+    """Everything, as one object."""
+    document: dict[str, Any] = {"server": where, **measured.model_dump(mode="json")}
+    if even is not None:
+        document["break_even"] = {
+            "tokens_per_second": even.tokens_per_second,
+            "cycle_ms": even.cycle_ms,
+            "needed": [{"tokens_per_second": one, "accept_length": two} for one, two in even.needed.items()],
+        }
+    return json.dumps(document, indent=1, ensure_ascii=True)
