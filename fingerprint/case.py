@@ -50,6 +50,8 @@ class Outcome(Verdict):
     source: str | None = None
     fixed: list[FactorLine] = []
     """Differences that no launch can switch: suspects that stay."""
+    conditions: list[str] = []
+    """What every launch had, whatever its factors, and how it was measured."""
     unseen: list[str] = []
     """What neither snapshot could see."""
     opened: list[Opened] = []

@@ -672,6 +672,11 @@ def bisect(
     opening: Annotated[
         bool, typer.Option("--open/--no-open", help="Search inside of a culprit: hunks, commits, packages.")
     ] = True,
+    accept_length: Annotated[
+        float | None, typer.Option(min=1.0, help="Fix the accept length of every launch, so that only time differs.")
+    ] = None,
+    requests: Annotated[int | None, typer.Option(min=1, help="Measured requests of a launch.")] = None,
+    tokens: Annotated[int | None, typer.Option(min=2, help="Tokens of each.")] = None,
     progress: Annotated[
         bool | None, typer.Option("--progress/--quiet", " /-q", help="Say how it goes; by default on a terminal only.")
     ] = None,
@@ -707,6 +712,9 @@ def bisect(
         flags=dict(_pair("--flag", text) for text in flags or ()),
         repo=repo,
         open=opening,
+        requests=requests,
+        max_new_tokens=tokens,
+        accept_length=accept_length,
     )
     with (
         ProgressObserver(_err(), quiet=None if progress is None else not progress) as observer,

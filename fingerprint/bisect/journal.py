@@ -54,6 +54,8 @@ class CaseLine(_Line):
     then_new_ms: float | None = None
     budget: int | None = None
     expected_launches: float | None = None
+    conditions: list[str] = []
+    """What every launch had, whatever its factors, and how it was measured, in words."""
 
 
 class OpenLine(_Line):

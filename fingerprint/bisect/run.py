@@ -58,6 +58,9 @@ class Options:
         flags: given to every launch in the same way; an empty text is a switch.
         repo: a clone of the served tree, in which to look up commits.
         open: search inside of culprits, too.
+        requests: measured requests of a launch, where they are not the engine's.
+        max_new_tokens: tokens of each, in the same way.
+        accept_length: fixed for every launch, so that time alone is compared; what the server says is then nonsense.
     """
 
     folder: Path
@@ -77,6 +80,9 @@ class Options:
     flags: Mapping[str, str] = field(default_factory=dict)
     repo: Path | None = None
     open: bool = True
+    requests: int | None = None
+    max_new_tokens: int | None = None
+    accept_length: float | None = None
     now: Callable[[], datetime] = field(default=lambda: datetime.now(timezone.utc))
 
 
@@ -161,6 +167,7 @@ def bisect(
         metric=session.metric,
         source=session.source,
         fixed=_fixed_lines(prepared.found),
+        conditions=prepared.case.journal.case().conditions,
         unseen=unseen(old, new),
         opened=session.opened,
         revert=_revert(verdict, prepared.factors),
@@ -203,15 +210,11 @@ def _clones(host: HostProgram, new: Snapshot, options: Options) -> list[Path]:
 
 
 def _prepare(host: HostProgram, old: Snapshot, new: Snapshot, old_path: Path, options: Options) -> Prepared:
-    known = engine_of(new.server.engine)
-    engine = replace(
-        known,
-        variables={**known.variables, **options.variables},
-        flags={**known.flags, **{name: (value,) if value else () for name, value in options.flags.items()}},
-    )
+    engine, conditions = _engine(new, options)
     evidence = evidence_beside(old_path, options.kept, _clones(host, new, options))
     found = find(old, new, evidence)
-    forced = {*(f"variable:{name}" for name in options.variables), *(f"flag:{name}" for name in options.flags)}
+    # What every launch has is no factor of it.
+    forced = {*(f"variable:{name}" for name in engine.variables), *(f"flag:{name}" for name in engine.flags)}
     factors = {factor.id: factor for factor in found.factors if factor.id not in forced}
     if unknown := options.only - factors.keys():
         raise UsageError(
@@ -244,6 +247,7 @@ def _prepare(host: HostProgram, old: Snapshot, new: Snapshot, old_path: Path, op
         then_old_ms=then.old_ms if then else None,
         then_new_ms=then.new_ms if then else None,
         budget=options.launches,
+        conditions=conditions,
     )
     case = _resumed(line, options) if options.resume else Case.create(options.folder, old, new)
     if options.resume:
@@ -255,11 +259,41 @@ def _prepare(host: HostProgram, old: Snapshot, new: Snapshot, old_path: Path, op
     return Prepared(case, comparison, found, factors, search, engine, evidence)
 
 
+def _engine(new: Snapshot, options: Options) -> tuple[Engine, list[str]]:
+    """The engine with what the user asked of every launch, and that in words.
+
+    Raises:
+        UsageError: the engine cannot do it.
+    """
+    known = engine_of(new.server.engine)
+    fixed: dict[str, str] = {}
+    conditions = [f"{name} set for every launch" for name in (*options.variables, *options.flags)]
+    if options.accept_length is not None:
+        if known.accept_length is None:
+            raise UsageError(f"The accept length of {known.name} cannot be fixed; leave --accept-length out.")
+        fixed = {known.accept_length: f"{options.accept_length:g}"}
+        how = f"{options.accept_length:g} by {known.accept_length}"
+        conditions.append(f"accept length fixed at {how}: times are real, the words that come out are not")
+    engine = replace(
+        known,
+        variables={**known.variables, **fixed, **options.variables},
+        flags={**known.flags, **{name: (value,) if value else () for name, value in options.flags.items()}},
+        requests=options.requests or known.requests,
+        max_new_tokens=options.max_new_tokens or known.max_new_tokens,
+    )
+    return engine, [*conditions, f"{engine.requests} requests of {engine.max_new_tokens} tokens a launch"]
+
+
 def _resumed(line: CaseLine, options: Options) -> Case:
     case = Case.open(options.folder)
     before = case.journal.case()
     if (before.old, before.new) != (line.old, line.new):
         raise CaseError(f"{options.folder} is the case of other snapshots; name its own old.json and new.json.")
+    if before.conditions != line.conditions:
+        raise CaseError(
+            f"{options.folder} was measured in another way ({'; '.join(before.conditions)}); resume it with the same "
+            "arguments."
+        )
     missing = {factor.id for factor in before.factors} - {factor.id for factor in line.factors}
     if missing:
         raise CaseError(

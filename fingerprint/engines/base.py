@@ -41,6 +41,7 @@ class Engine:
         settle_s: wait for the engine's counters after a request, in seconds.
         ready_s: longest time to become ready, in seconds.
         stop_s: time to end by itself after SIGTERM, in seconds.
+        accept_length: the variable that fixes the accept length of every cycle, where the engine has one.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Engine:
     settle_s: float = 0.0
     ready_s: float = 60.0
     stop_s: float = 10.0
+    accept_length: str | None = None
 
     def adopt(self, plan: LaunchPlan) -> None:
         """Make a live server's launch the launch of a trial: its own port, loopback, timers on, titles readable."""

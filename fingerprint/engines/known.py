@@ -29,6 +29,7 @@ SGLANG = Engine(
     settle_s=1.0,
     ready_s=1800.0,
     stop_s=3.0,
+    accept_length="SGLANG_SIMULATE_ACC_LEN",
 )
 """SGLang: timer events complete a moment after the request. It looks at SIGTERM every five seconds only; a server that
 served nobody but us is not waited for that long."""

@@ -342,6 +342,7 @@ def method_of(scene: Scene, old: Snapshot, new: Snapshot, end: EndLine | None) -
             ),
         ),
         ("engine", line.engine),
+        ("every launch", "; ".join(line.conditions) or "not recorded"),
         ("how factors are switched", listing(isolation) or "not recorded"),
         ("seed", str(line.seed)),
         ("budget", str(line.budget) if line.budget is not None else "the search's own"),
