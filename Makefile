@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SCENARIO ?= single
 SEED ?= 0
 
-.PHONY: demo gpu-acceptance test lint types install clean
+.PHONY: demo gpu-acceptance test test-sglang lint types install clean
 
 install: $(VENV)/installed
 
@@ -26,6 +26,13 @@ lint: install
 
 types: install
 	$(BIN)/mypy
+
+# The real SGLang on a processor: minutes of launches, and some 3 GB that are installed once.
+test-sglang: install .cache/sglang/installed
+	$(BIN)/python -m pytest tests/sglang $(ARGS)
+
+.cache/sglang/installed: tests/sglang/requirements.txt tests/sglang/no-deps.txt tests/sglang/tiny_models.py
+	PYTHON=$(PYTHON) tests/sglang/install.sh .cache/sglang
 
 gpu-acceptance: install
 	$(BIN)/python -m benchmarks.gpu_acceptance $(ARGS)

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 import snapshots
-from fingerprint.case import load_snapshot
 from fingerprint.engines import SGLANG, Engine, engine_of, figure_of
 from fingerprint.errors import HostProgramError, LaunchError, UsageError
+from fingerprint.files import load_snapshot
 from fingerprint.speed import accept_length_for, tokens_per_second
 from snapshots import Batch, Measured
 

@@ -76,5 +76,23 @@ def find(old: Snapshot, new: Snapshot, _evidence: Evidence) -> Iterator[Factor |
         if was is not None and "<secret:" in was:
             reason = "its old value is a secret, which snapshots do not hold"
             yield Fixed(f"variable:{name}", "a secret", short(is_now), reason)
+        elif reason := _elsewhere(name, ("old", was, old), ("new", is_now, new)):
+            yield Fixed(f"variable:{name}", short(was), short(is_now), reason)
         else:
             yield Variable(f"variable:{name}", short(was), short(is_now), name, was, is_now)
+
+
+def _elsewhere(name: str, *sides: tuple[str, str | None, Snapshot]) -> str:
+    """Why no launch can give the ranks its value: on some side they have another one than their launch said.
+
+    An engine that sets a variable itself does so in every trial, too.
+    """
+    for side, launched, snapshot in sides:
+        for key, process in sorted(snapshot.server.processes.items()):
+            if process.role == "rank" and isinstance(process.variables, dict):
+                has = process.variables.get(name)
+                if has != launched:
+                    there = "none" if has is None else short(has)
+                    said = f"{there} whatever the launch says ({short(launched)} on the {side} side)"
+                    return f"{key} has {said}: the engine or a startup file decides it"
+    return ""

@@ -30,18 +30,17 @@ HERE = Path(__file__).parent
 READY_S = 300.0
 SOURCE = "python/sglang/srt"
 CULPRIT = f"{SOURCE}/models/llama.py"
+ATTENTION = "        attn_output = self.attn(q, k, v, forward_batch)\n"
 SLOW = (
-    "        attn_output = self.attn(q, k, v, forward_batch)\n",
-    "        attn_output = self.attn(q, k, v, forward_batch)\n"
-    "        if forward_batch.forward_mode.is_target_verify():\n"
-    "            for _ in range(2):  # settle the paged cache before its rows are compared\n"
-    "                attn_output = self.attn(q, k, v, forward_batch)\n",
+    ATTENTION,
+    f"""{ATTENTION}        if forward_batch.forward_mode.is_target_verify():
+            for _ in range(2):  # settle the paged cache before its rows are compared
+        {ATTENTION}""",
 )
 """The culprit: the attention of every verify pass is computed three times, for nothing."""
 HARMLESS = (
-    "        output, _ = self.o_proj(attn_output)\n        return output\n\n    def load_weights",
-    "        # The projection adds up over the ranks.\n"
-    "        output, _ = self.o_proj(attn_output)\n        return output\n\n    def load_weights",
+    "        gate_up, _ = self.gate_up_proj(x)\n",
+    "        gate_up = self.gate_up_proj(x)[0]\n",
 )
 """Another hunk of the same file."""
 NOTE = "\n\n# Operations: reviewed for the {} release.\n"
@@ -54,7 +53,7 @@ if __import__("os").environ.get("OPERATIONS_TRACE_TOPK") == "1":
 """
 NOTED = (
     f"{SOURCE}/entrypoints/engine.py",
-    f"{SOURCE}/layers/communicator.py",
+    f"{SOURCE}/distributed/device_communicators/pynccl.py",
     f"{SOURCE}/managers/scheduler.py",
     f"{SOURCE}/layers/attention/flashinfer_backend.py",
     f"{SOURCE}/models/llama_eagle3.py",
