@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from fingerprint.case import Case
+    from fingerprint.engines import Engine
     from fingerprint.history import History
     from fingerprint.targets.base import Target
     from snapshots import Snapshot
@@ -672,6 +673,16 @@ def bisect(
     opening: Annotated[
         bool, typer.Option("--open/--no-open", help="Search inside of a culprit: hunks, commits, packages.")
     ] = True,
+    engine: Annotated[
+        str | None, typer.Option(help="`command`: run a command that prints a number, instead of a server.")
+    ] = None,
+    command: Annotated[
+        str | None, typer.Option(help="What to run; @LAUNCH@ in it is the launch of NEW, which is also the default.")
+    ] = None,
+    metric: Annotated[str | None, typer.Option(help="A regular expression whose one group is the number.")] = None,
+    unit: Annotated[str, typer.Option(help="Of the number: ns, us, ms, s, or /s where higher is better.")] = "ms",
+    skip: Annotated[int, typer.Option(min=0, help="Numbers at the start that are not counted.")] = 0,
+    run_timeout: Annotated[float | None, typer.Option(min=0.0, help="Longest time of one run, in seconds.")] = None,
     accept_length: Annotated[
         float | None, typer.Option(min=1.0, help="Fix the accept length of every launch, so that only time differs.")
     ] = None,
@@ -712,6 +723,7 @@ def bisect(
         flags=dict(_pair("--flag", text) for text in flags or ()),
         repo=repo,
         open=opening,
+        engine=_command(engine, command, metric, unit, skip, run_timeout),
         requests=requests,
         max_new_tokens=tokens,
         accept_length=accept_length,
@@ -727,6 +739,20 @@ def bisect(
     else:
         _print(render_terminal(finished, color=sys.stdout.isatty()))
     raise typer.Exit(1 if outcome.culprits else 0)
+
+
+def _command(
+    engine: str | None, command: str | None, metric: str | None, unit: str, skip: int, timeout_s: float | None
+) -> Engine | None:
+    """The engine that the options name; None: the one that the snapshot names."""
+    from fingerprint.engines import command_engine
+
+    if engine is not None:
+        _one_of("--engine", engine, ("command",))
+        return command_engine(command, metric, unit, skip, timeout_s)
+    if command is not None or metric is not None:
+        raise UsageError("--command and --metric go with --engine command.")
+    return None
 
 
 @app.command()

@@ -87,7 +87,7 @@ def end(pids: List[int], grace_s: float, patience_s: float = 20.0) -> List[int]:
 
     def alive() -> List[int]:
         _reap()
-        return [pid for pid in pids if identity[pid] and started(pid) == identity[pid] and not _is_zombie(pid)]
+        return [pid for pid in pids if identity[pid] and started(pid) == identity[pid] and not is_zombie(pid)]
 
     if pids and grace_s > 0:
         with contextlib.suppress(OSError):
@@ -104,7 +104,8 @@ def end(pids: List[int], grace_s: float, patience_s: float = 20.0) -> List[int]:
     return alive()
 
 
-def _is_zombie(pid: int) -> bool:
+def is_zombie(pid: int) -> bool:
+    """Whether a process has ended, whether or not somebody asked for its exit status."""
     try:
         return reading.read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[0] == "Z"
     except (OSError, IndexError):

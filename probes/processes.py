@@ -94,7 +94,7 @@ def cgroup(pid: int) -> str:
 def variables_at_exec(pid: int) -> Json:
     """The variables that the process was started with, or why they cannot be read."""
     raw = read_bytes(f"/proc/{pid}/environ", 16 << 20)
-    if raw and not raw.strip(b"\0"):
+    if raw.startswith(b"\0"):  # behind its title SGLang leaves the second half of them
         return unread("clobbered by a title: the process wrote its title over its variables")
     entries = [entry for entry in raw.split(b"\0") if entry]
     if any(b"=" not in entry for entry in entries):

@@ -32,11 +32,14 @@ def check(checks: List[Json], launcher: int, moved: Dict[str, str]) -> List[Json
     Returns:
         Each check with `ok`, and `seen`: what is there, in words.
     """
+    began = keeper.started(launcher)
     ranks = [pid for pid in keeper.descendants(launcher) if server.rank_of(pid) is not None]
     results: List[Json] = []
     for one in checks:
         ok, seen = _CHECKS[one["what"]](one, launcher, ranks, moved)
         results.append({**one, "ok": ok, "seen": seen})
+    if keeper.started(launcher) != began or keeper.is_zombie(launcher):  # what was not there proves nothing
+        return [{**one, "ok": False, "seen": "the process ended while it was looked at"} for one in checks]
     return results
 
 

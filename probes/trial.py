@@ -21,13 +21,15 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from probes import keeper, measure, proof
+from probes import keeper, measure, output, proof
 from probes.reading import Json, read_text
 from probes.secrets import Keeper as Secrets
 from probes.server import option
 from probes.watch import Watch
 
 Emit = Callable[[str, Json], None]
+
+LARGEST_OUTPUT_BYTES = 64 << 20
 
 _KEEPER = (
     "import sys;sys.dont_write_bytecode=True;sys.path[:0]=['/proc/self/fd/%d'];from probes.keeper import main;main()"
@@ -110,9 +112,10 @@ class Trials:
         """One trial.
 
         Args:
-            plan: `argv` (with `@PORT@` for the port), `cwd`, `variables`, `trees`, `directories`, `isolation`, `ready`
-                (`paths` to ask in turn, `timeout_s`), `measure` (see `probes.measure.measure`), `prove` (checks, see
-                `probes.proof.check`), `stop_s`.
+            plan: `argv` (with `@PORT@` for the port), `cwd`, `variables`, `trees`, `directories`, `isolation`, `prove`
+                (checks, see `probes.proof.check`), `stop_s`; for a server `ready` (`paths` to ask in turn, `timeout_s`)
+                and `measure` (see `probes.measure.measure`), for a command that ends by itself `run` (`timeout_s`, and
+                see `probes.output.figures`).
             emit: told `stage` events: `launching`, `ready`, `measuring`, `ending`.
 
         Raises:
@@ -140,14 +143,17 @@ class Trials:
         try:
             started = server.await_start(self._cancelled)
             at_port = measure.Server(port, key=option(argv, "--api-key"))
-            ready_s = self._await_ready(server, at_port, plan["ready"])
+            ready_s = self._await_ready(server, at_port, plan["ready"]) if "ready" in plan else 0.0
             emit("stage", {"stage": "ready", "seconds": ready_s})
             proved = proof.check(plan.get("prove", []), int(started["pid"]), started["moved"])
             emit("stage", {"stage": "measuring"})
             at = time.monotonic()
             watched = Watch({*keeper.descendants(os.getpid()), *self._live()})
             try:
-                figures = measure.measure(at_port, plan["measure"])
+                if "run" in plan:
+                    figures = self._run_out(server, plan["run"])
+                else:
+                    figures = measure.measure(at_port, plan["measure"])
             except measure.MeasureError as error:
                 if self._cancelled.is_set():
                     raise TrialError("cancelled", "cancelled") from error
@@ -195,8 +201,9 @@ class Trials:
                 raise TrialError("cancelled", "cancelled")
             code = server.exited()
             if code is not None:
-                how = f"signal {-code}" if code < 0 else f"exit status {code}"
-                raise TrialError("launch", f"the server ended with {how} before it was ready{server.last_words()}")
+                raise TrialError(
+                    "launch", f"the server ended with {_how(code)} before it was ready{server.last_words()}"
+                )
             if time.monotonic() - began > timeout_s:
                 raise TrialError("launch", f"the server was not ready within {timeout_s:g} s{server.last_words()}")
             try:
@@ -208,6 +215,28 @@ class Trials:
             if status == 404 and len(paths) > 1:
                 paths.pop(0)  # an older engine without this page
             time.sleep(0.01)
+
+    def _run_out(self, server: _Kept, ask: Json) -> Json:
+        """Wait until a command has ended by itself, and read its numbers.
+
+        Raises:
+            MeasureError: it did not end well, or not in time.
+        """
+        until = time.monotonic() + float(ask["timeout_s"])
+        while True:
+            code = server.exited(0.1)
+            if code == 0:
+                return output.figures(server.said(), ask)
+            if code is not None:
+                raise measure.MeasureError("the command ended with " + _how(code))
+            if self._cancelled.is_set():
+                raise measure.MeasureError("cancelled")
+            if time.monotonic() > until:
+                raise measure.MeasureError(f"the command did not end within {ask['timeout_s']:g} s")
+
+
+def _how(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit status {code}"
 
 
 class _Kept:
@@ -258,14 +287,19 @@ class _Kept:
             if event["event"] in {"gone", "ended"}:
                 raise TrialError("launch", "the trial's keeper was killed while it prepared the launch")
 
-    def exited(self) -> Optional[int]:
-        """The server's exit status (negative: a signal) once it has ended."""
-        event = self._hear(0.0)
+    def exited(self, wait_s: float = 0.0) -> Optional[int]:
+        """The server's exit status (negative: a signal) once it has ended; waits at most so long for that."""
+        event = self._hear(wait_s)
         if event is not None and event["event"] == "exit":
             self._code = int(event["code"])
         elif event is not None and event["event"] in {"gone", "ended"}:
             self._code = -9
         return self._code
+
+    def said(self) -> str:
+        """Everything that it printed, or the end of that."""
+        size = os.fstat(self._log).st_size
+        return os.pread(self._log, LARGEST_OUTPUT_BYTES, max(0, size - LARGEST_OUTPUT_BYTES)).decode("utf-8", "replace")
 
     def last_words(self) -> str:
         """The end of the server's log, for a message; secrets replaced."""

@@ -23,8 +23,9 @@ from fingerprint.capture import Store, capture, store_beside
 from fingerprint.case import Case, Outcome, unseen
 from fingerprint.diff import Comparison, compare
 from fingerprint.engines import Engine, engine_of
+from fingerprint.engines.command import LAUNCH
 from fingerprint.errors import CaseError, UsageError
-from fingerprint.factors import Evidence, Factor, Found, find, plan_of
+from fingerprint.factors import Evidence, Factor, Fixed, Found, find, plan_of
 from fingerprint.targets.local import LocalTarget
 from snapshots import Unread
 
@@ -58,6 +59,7 @@ class Options:
         flags: given to every launch in the same way; an empty text is a switch.
         repo: a clone of the served tree, in which to look up commits.
         open: search inside of culprits, too.
+        engine: what is launched and how it is measured; by default what the new snapshot's server is.
         requests: measured requests of a launch, where they are not the engine's.
         max_new_tokens: tokens of each, in the same way.
         accept_length: fixed for every launch, so that time alone is compared; what the server says is then nonsense.
@@ -80,6 +82,7 @@ class Options:
     flags: Mapping[str, str] = field(default_factory=dict)
     repo: Path | None = None
     open: bool = True
+    engine: Engine | None = None
     requests: int | None = None
     max_new_tokens: int | None = None
     accept_length: float | None = None
@@ -212,7 +215,7 @@ def _clones(host: HostProgram, new: Snapshot, options: Options) -> list[Path]:
 def _prepare(host: HostProgram, old: Snapshot, new: Snapshot, old_path: Path, options: Options) -> Prepared:
     engine, conditions = _engine(new, options)
     evidence = evidence_beside(old_path, options.kept, _clones(host, new, options))
-    found = find(old, new, evidence)
+    found = _launchable(find(old, new, evidence), engine)
     # What every launch has is no factor of it.
     forced = {*(f"variable:{name}" for name in engine.variables), *(f"flag:{name}" for name in engine.flags)}
     factors = {factor.id: factor for factor in found.factors if factor.id not in forced}
@@ -265,7 +268,7 @@ def _engine(new: Snapshot, options: Options) -> tuple[Engine, list[str]]:
     Raises:
         UsageError: the engine cannot do it.
     """
-    known = engine_of(new.server.engine)
+    known = options.engine or engine_of(new.server.engine)
     fixed: dict[str, str] = {}
     conditions = [f"{name} set for every launch" for name in (*options.variables, *options.flags)]
     if options.accept_length is not None:
@@ -281,7 +284,17 @@ def _engine(new: Snapshot, options: Options) -> tuple[Engine, list[str]]:
         requests=options.requests or known.requests,
         max_new_tokens=options.max_new_tokens or known.max_new_tokens,
     )
-    return engine, [*conditions, f"{engine.requests} requests of {engine.max_new_tokens} tokens a launch"]
+    return engine, [*conditions, *engine.conditions()]
+
+
+def _launchable(found: Found, engine: Engine) -> Found:
+    """The same, with what this engine's launches cannot have among the fixed differences."""
+    if engine.takes_flags:
+        return found
+    reason = f"the command does not start what the snapshot holds; write {LAUNCH} in it where it should"
+    flags = [one for one in found.factors if one.kind == "flag"]
+    fixed = [Fixed(one.id, one.old_words, one.new_words, reason) for one in flags]
+    return Found([one for one in found.factors if one not in flags], [*found.fixed, *fixed])
 
 
 def _resumed(line: CaseLine, options: Options) -> Case:

@@ -58,6 +58,15 @@ class Engine:
     stop_s: float = 10.0
     accept_length: str | None = None
 
+    @property
+    def takes_flags(self) -> bool:
+        """Whether the launch that a snapshot holds is a part of what is started."""
+        return True
+
+    def conditions(self) -> list[str]:
+        """How every launch is measured, in words."""
+        return [f"{self.requests} requests of {self.max_new_tokens} tokens a launch"]
+
     def adopt(self, plan: LaunchPlan) -> None:
         """Make a live server's launch the launch of a trial: its own port, loopback, timers on, titles readable."""
         line = CommandLine.of(plan.argv)

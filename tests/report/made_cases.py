@@ -21,6 +21,7 @@ from fingerprint.case import Case, Outcome
 from fingerprint.errors import HostProgramError
 from fingerprint.factors import Evidence, Inside, Part, find
 from fingerprint.host import HostProgram
+from probes.measure import SOURCES
 from snapshots import (
     Distribution,
     Interpreter,
@@ -164,7 +165,7 @@ class SimulatedHost:
         middle["verify_ms"] = verify
         middle["host_ms"] = middle["cycle_ms"] - verify - middle["draft_ms"] - middle["extend_ms"]
         return {
-            "figures": {**middle, "source": "engine timer", "samples": samples, "outputs": "5f" * 32},
+            "figures": {**middle, "sources": SOURCES, "samples": samples, "outputs": "5f" * 32},
             "proof": [{**check, "ok": True, "seen": "in the launcher and 2 ranks"} for check in args["prove"]],
             "watch": self.watch(self.launches),
             "isolation": "mount namespace",

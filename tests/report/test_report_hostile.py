@@ -54,7 +54,7 @@ def hostile_report(words: list[str], seed: int) -> Report:
     fixed = [FactorLine(id=f"host:{say()}", old=say(), new=say(), reason=say())]
     case = CaseLine(
         at=NOW, tool=say(), target=say(), old=say(), new=say(), seed=1, engine=say(), factors=lines, fixed=fixed,
-        prior=dict.fromkeys(names, 0.5), then_old_ms=10.0, then_new_ms=12.0,
+        prior=dict.fromkeys(names, 0.5), then_old_ms=10.0, then_new_ms=12.0, conditions=[say()],
     )  # fmt: skip
     trials = [
         TrialLine(
@@ -62,7 +62,7 @@ def hostile_report(words: list[str], seed: int) -> Report:
             status="measured" if n % 5 else "void", value_ms=10.0 + n / 2 if n % 5 else None, metric="verify_ms",
             figures={
                 "verify_ms": 10.0 + n, "cycle_ms": 20.0 + n, "draft_ms": 3.0, "extend_ms": 2.0, "host_ms": 4.0,
-                "accept_length": 2.9, "tokens_per_second": 140.0, "outputs": say(), "source": say(),
+                "accept_length": 2.9, "tokens_per_second": 140.0, "outputs": say(), "sources": {"verify_ms": say()},
                 "samples": [{say(): 1.5, "verify_ms": 10.0}, {say(): float("nan")}],
             },
             proof=[{"factor": say(), "ok": n % 2 == 0, "seen": say()}],

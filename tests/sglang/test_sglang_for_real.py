@@ -19,7 +19,7 @@ from sglang_host import CULPRIT, NOTED, SPRING, TOPK, Host, autumn
 from ssh_daemon import key, running
 
 import snapshots
-from snapshots import Snapshot
+from snapshots import Snapshot, Unread
 
 MEASURED = ("--requests", "2", "--tokens", "12")
 FILES = {CULPRIT, TOPK, *NOTED}
@@ -117,7 +117,8 @@ def _live_reading_is_right(snapshot: Snapshot, host: Host) -> None:
     processes = snapshot.server.processes
     rank = processes["rank 0"]
     assert rank.pid is not None
-    assert not Path(f"/proc/{rank.pid}/environ").read_bytes().strip(b"\0")
+    assert b"NCCL_PROTO" not in Path(f"/proc/{rank.pid}/environ").read_bytes()
+    assert isinstance(rank.at_exec, Unread)
     assert isinstance(rank.variables, dict)
     assert {name: rank.variables.get(name) for name in VARIABLES} == {
         name: autumn(slow=True).variables.get(name) for name in VARIABLES
