@@ -60,6 +60,12 @@ def canonical(flag: str) -> str:
     return CANONICAL.get(name, name)
 
 
+def names_of(flag: str) -> list[str]:
+    """Every name of a flag's setting: its own first, then the one that stands for all."""
+    setting = canonical(flag)
+    return list(dict.fromkeys([flag, setting, *(name for name, one in CANONICAL.items() if one == setting)]))
+
+
 Words = tuple[str, ...]
 
 

@@ -26,7 +26,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
-from probes import reading
+from probes import flags, reading
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -425,6 +425,7 @@ def _start(plan: Dict[str, Any], scratch: str, line: Line) -> subprocess.Popen[b
         argv = [_moved(word, live, moved) for word in argv]
         variables = {name: _moved(value, live, moved) for name, value in variables.items()}
         cwd = _moved(cwd, live, moved)
+    argv = _understood(argv, plan.get("flags", {}), world.moved)
 
     def die_with_keeper() -> None:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -441,6 +442,27 @@ def _start(plan: Dict[str, Any], scratch: str, line: Line) -> subprocess.Popen[b
         isolation="overlay" if why_not is None else f"copies ({why_not})",
     )  # fmt: skip
     return server
+
+
+def _understood(argv: List[str], ask: Dict[str, Any], moved: Dict[str, str]) -> List[str]:
+    """The command line in the words of the version that this trial starts.
+
+    Raises:
+        UnlaunchableError: a flag that is needed has no name that this version knows.
+    """
+    sources = ask.get("sources", [])
+    for directory in ask.get("imports", []) if sources else []:
+        place = str(directory)
+        for live, to in moved.items():
+            place = _moved(place, live, to)
+        if not os.path.exists(os.path.join(place, sources[0])):
+            continue
+        known = flags.known(place, sources)
+        for flag in ask.get("needed", []):
+            if known and flags.spelled(known, ask["names"][flag]) is None:
+                raise UnlaunchableError(f"{flag} is no flag of the version in {os.path.join(place, sources[0])}")
+        return flags.translated(argv, known, ask["names"]) if known else argv
+    return argv
 
 
 def _moved(text: str, live: str, moved: str) -> str:

@@ -25,7 +25,7 @@ def check(checks: List[Json], launcher: int, moved: Dict[str, str]) -> List[Json
             `sha256` or None when it must not be there), `commit` (`root`, `value`), `committed` (`root`, `path` is as
             `commit` has it, or the one checked out), `text` (`root`, `path` holds each of `blocks`, lists of lines),
             `difference` (`root`, `path` is not, and has `sha256` where that is known), `package`
-            (`name`, `location`, `version`, `record`), `word` (`value` that the command line holds) or `no word`.
+            (`name`, `location`, `version`, `record`), `word` (the command line holds one of `values`) or `no word`.
         launcher: process id on this host.
         moved: live path -> path in this trial, where the trial has copies.
 
@@ -82,8 +82,8 @@ def _commit(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str]) 
 
 def _word(one: Json, launcher: int, _ranks: List[int], _moved: Dict[str, str]) -> Tuple[bool, str]:
     words = read_text(f"/proc/{launcher}/cmdline", 1 << 20).split("\0")
-    there = one["value"] in words
-    return there, "on the command line" if there else f"the command line is {json.dumps(words)[:300]}"
+    there = [value for value in one["values"] if value in words or any(word.startswith(value + "=") for word in words)]
+    return bool(there), "on the command line" if there else f"the command line is {json.dumps(words)[:300]}"
 
 
 def _no_word(one: Json, launcher: int, ranks: List[int], moved: Dict[str, str]) -> Tuple[bool, str]:

@@ -34,6 +34,7 @@ LARGEST_OUTPUT_BYTES = 64 << 20
 _KEEPER = (
     "import sys;sys.dont_write_bytecode=True;sys.path[:0]=['/proc/self/fd/%d'];from probes.keeper import main;main()"
 )
+_FOR_KEEPER = ("cwd", "trees", "directories", "flags", "isolation", "stop_s")
 
 
 class TrialError(Exception):
@@ -133,7 +134,7 @@ class Trials:
         )
         log = os.memfd_create("log")
         wanted = {
-            **{name: plan[name] for name in ("cwd", "trees", "directories", "isolation", "stop_s") if name in plan},
+            **{name: plan[name] for name in _FOR_KEEPER if name in plan},
             "argv": argv, "variables": variables, "objects": self._objects, "scratch": scratch,
             "log": f"/proc/self/fd/{log}",
         }  # fmt: skip

@@ -42,6 +42,7 @@ class Engine:
         ready_s: longest time to become ready, in seconds.
         stop_s: time to end by itself after SIGTERM, in seconds.
         accept_length: the variable that fixes the accept length of every cycle, where the engine has one.
+        flag_sources: files and folders, below a directory of the import path, in which it declares its flags.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Engine:
     ready_s: float = 60.0
     stop_s: float = 10.0
     accept_length: str | None = None
+    flag_sources: tuple[str, ...] = ()
 
     @property
     def takes_flags(self) -> bool:
@@ -77,6 +79,7 @@ class Engine:
             line = line.with_flag(name, words)
         plan.argv = line.argv()
         plan.variables.update(self.variables)
+        plan.flag_sources = self.flag_sources
 
     def measurement(self) -> Json:
         """What `probes.measure.measure` is asked for."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from fingerprint.factors.base import Evidence, Factor, Fixed, short
 from fingerprint.factors.plan import LaunchPlan
+from fingerprint.spellings import names_of, paired
 from snapshots import Process, Snapshot
 
 INERT = frozenset({"--port", "--host", "--nccl-port", "--dist-init-addr"})
@@ -58,27 +59,36 @@ class CommandLine:
 
 @dataclass(frozen=True)
 class Flag(Factor):
-    """One launch flag."""
+    """One setting of the launch, under the name that either launch wrote."""
 
     name: str
+    """As the new launch writes it, else as the old one does."""
     old: Words | None
     new: Words | None
+    old_name: str = ""
+    """As the old launch writes it; empty: as `name`."""
 
     def apply(self, plan: LaunchPlan, *, new: bool) -> None:
-        """Give the command line this flag's words, or take the flag away."""
+        """Give the command line this setting's words, or take it away, under whatever name it is there."""
         values = self.new if new else self.old
-        plan.argv = CommandLine.of(plan.argv).with_flag(self.name, values).argv()
+        name = self.name if new else self.old_name or self.name
+        line = CommandLine.of(plan.argv)
+        for flag in {self.name, self.old_name or self.name} - {name}:
+            line = line.with_flag(flag, None)
+        plan.argv = line.with_flag(name, values).argv()
         if values is None:
-            plan.check(self.id, "no word", value=self.name)
-        else:
-            for word in (self.name, *values):
-                plan.check(self.id, "word", value=word)
+            plan.check(self.id, "no word", values=[name])
+            return
+        plan.needed_flags.append(name)
+        plan.check(self.id, "word", values=names_of(name))  # the version at hand may know it by another of them
+        for word in values:
+            plan.check(self.id, "word", values=[word])
 
     def revert(self) -> str:
         """What to change in the launch command."""
         if self.old is None:
             return f"# take {self.name} out of the launch command"
-        return f"# launch with {shlex.join([self.name, *self.old])}"
+        return f"# launch with {shlex.join([self.old_name or self.name, *self.old])}"
 
 
 def command_line(process: Process | None) -> CommandLine | None:
@@ -95,15 +105,15 @@ def find(old: Snapshot, new: Snapshot, _evidence: Evidence) -> Iterator[Factor |
     if before.program[1:] != after.program[1:]:
         reason = "the two servers were started by different programs"
         yield Fixed("flag:program", short(shlex.join(before.program)), short(shlex.join(after.program)), reason)
-    for name in sorted(before.flags.keys() | after.flags.keys()):
-        was, is_now = before.flags.get(name), after.flags.get(name)
+    for name, (old_name, new_name) in sorted(paired(before.flags, after.flags).items()):
+        was, is_now = before.flags.get(old_name or ""), after.flags.get(new_name or "")
         if was == is_now or name in INERT:
             continue
         if was is not None and any("<secret:" in word for word in was):
             reason = "its old value is a secret, which snapshots do not hold"
             yield Fixed(f"flag:{name}", "a secret", _words(is_now), reason)
         else:
-            yield Flag(f"flag:{name}", _words(was), _words(is_now), name, was, is_now)
+            yield Flag(f"flag:{name}", _words(was), _words(is_now), name, was, is_now, old_name or "")
 
 
 def _words(values: Words | None) -> str:

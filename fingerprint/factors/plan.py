@@ -7,9 +7,11 @@ planner builds it; the host carries it out.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 from fingerprint.errors import UsageError
+from fingerprint.spellings import names_of
 from snapshots import LocalFile, Snapshot, Unread
 
 Json = dict[str, Any]
@@ -79,6 +81,12 @@ class LaunchPlan:
     trees: dict[str, TreePlan] = field(default_factory=dict)
     directories: dict[str, DirectoryPlan] = field(default_factory=dict)
     checks: list[Json] = field(default_factory=list)
+    imports: list[str] = field(default_factory=list)
+    """Where the server imports from, in order."""
+    flag_sources: tuple[str, ...] = ()
+    """Files and folders below one of `imports` in which the engine declares its flags."""
+    needed_flags: list[str] = field(default_factory=list)
+    """Flags whose value is a factor's: a version that knows them by no name cannot be launched with it."""
 
     def directory(self, root: str) -> DirectoryPlan:
         """The plan of one directory, made on first use."""
@@ -97,6 +105,12 @@ class LaunchPlan:
             "trees": {root: tree.to_json() for root, tree in self.trees.items()},
             "directories": {root: directory.to_json() for root, directory in self.directories.items()},
             "prove": self.checks,
+            "flags": {
+                "imports": self.imports,
+                "sources": list(self.flag_sources),
+                "needed": self.needed_flags,
+                "names": {flag: names_of(flag) for word in self.argv if (flag := word.partition("=")[0])[:2] == "--"},
+            },
         }
 
 
@@ -119,10 +133,14 @@ def plan_of(live: Snapshot) -> LaunchPlan:
     if isinstance(variables, Unread):
         raise UsageError(f"The live server's variables were not readable ({variables.unread}); capture as root.")
     interpreter = live.packages.interpreter
+    roots = [str(PurePosixPath(root, below)) for root, tree in live.trees.trees.items() for below in tree.imports]
+    named = variables.get("PYTHONPATH", "").split(":")
+    path = interpreter.path if interpreter is not None and isinstance(interpreter.path, list) else []
     return LaunchPlan(
         argv=list(launcher.argv) if isinstance(launcher.argv, list) else [],
         cwd=str(launcher.cwd),
         variables=dict(variables),
+        imports=[place for place in dict.fromkeys([str(launcher.cwd), *named, *path, *roots]) if place],
         prefix=interpreter.prefix
         if interpreter is not None and interpreter.prefix != interpreter.base_prefix
         else None,
