@@ -41,6 +41,12 @@ class Hunk:
         return self.removed, self.added
 
     @property
+    def core(self) -> tuple[str, ...]:
+        """Its lines with their marks, without the context around them: the same only when the very same is done."""
+        changed = [place for place, line in enumerate(self.body) if line[:1] in {"+", "-"}]
+        return self.body[changed[0] : changed[-1] + 1] if changed else ()
+
+    @property
     def before(self) -> tuple[str, ...]:
         """Its lines, context included, as they are without it."""
         return tuple(line[1:] for line in self.body if line[:1] in {" ", "-"})

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from fingerprint.factors.base import Inside, Part, short
 from fingerprint.factors.plan import LaunchPlan, TreePlan
-from fingerprint.hunks import Hunk, apart, hunks, patch_of
+from fingerprint.hunks import Hunk, hunks, patch_of
 from snapshots import LocalFile
 
 
@@ -28,7 +29,7 @@ class Place:
     @property
     def digest(self) -> str:
         """Names it by what it changes, wherever that stands."""
-        text = repr(([one.content for one in self.old], [one.content for one in self.new]))
+        text = repr(([one.core for one in self.old], [one.core for one in self.new]))
         return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:8]
 
     def blocks(self, *, new: bool) -> list[tuple[str, ...]]:
@@ -112,9 +113,21 @@ def hunks_of(
     before, after = (str(side.patch) if side is not None else "" for side in (old, new))
     if any(not hunk.body for hunk in (*hunks(before), *hunks(after))) or "GIT binary patch" in before + after:
         return ""
-    only_old, only_new, both = apart(before, after)
-    held = {hunk.content: hunk for hunk in hunks(before)}
+    left = Counter(hunk.core for hunk in hunks(after))
+    only_old: list[Hunk] = []
+    common: list[Hunk] = []
+    for hunk in hunks(before):
+        (common if left[hunk.core] > 0 else only_old).append(hunk)
+        left[hunk.core] -= 1
+    left = Counter(hunk.core for hunk in common)
+    only_new: list[Hunk] = []
+    for hunk in hunks(after):
+        if left[hunk.core] <= 0:
+            only_new.append(hunk)
+        left[hunk.core] -= 1
     places = places_of(only_old, only_new)
+    if not places:
+        return ""
     named: dict[str, Place] = {}
     for place in places:
         name, count = f"{identifier}#{place.digest}", 1
@@ -123,13 +136,12 @@ def hunks_of(
             name = f"{identifier}#{place.digest}-{count}"
         named[name] = place
     parts = tuple(_part(name, root, path, place) for name, place in named.items())
-    common = tuple(held[hunk.content] for hunk in both)
     return Hunks(
         parts=parts,
         root=root,
         path=path,
         places=tuple(places),
-        common=common,
+        common=tuple(common),
         old=old,
         new=new,
         tree=tree,

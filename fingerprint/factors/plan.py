@@ -108,7 +108,7 @@ class LaunchPlan:
             "flags": {
                 "imports": self.imports,
                 "sources": list(self.flag_sources),
-                "needed": self.needed_flags,
+                "needed": [flag for flag in self.needed_flags if flag in self.argv],
                 "names": {flag: names_of(flag) for word in self.argv if (flag := word.partition("=")[0])[:2] == "--"},
             },
         }
