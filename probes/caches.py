@@ -82,7 +82,12 @@ def _cache(path: str, owner: Optional[int], mounts: List[Tuple[str, str]]) -> Di
     try:
         about = os.stat(path)
     except FileNotFoundError:
-        return {"path": path, "exists": False, "filesystem": file_system(path, mounts)}
+        return {
+            "path": path,
+            "exists": False,
+            "writable": None if owner is None else _may_make(path, owner),
+            "filesystem": file_system(path, mounts),
+        }
     except OSError as error:
         return {"path": path, "exists": unread(error), "filesystem": file_system(path, mounts)}
     files, size, newest, digest, choices, cut = _walk(path)
@@ -97,6 +102,17 @@ def _cache(path: str, owner: Optional[int], mounts: List[Tuple[str, str]]) -> Di
         "manifest": None if cut else digest,
         "choices": choices,
     }
+
+
+def _may_make(path: str, owner: int) -> Optional[bool]:
+    """Whether a user may make a directory that is not there yet: a cache is the same before and after its first use."""
+    above = os.path.dirname(path)
+    try:
+        return _may_write(os.stat(above), owner)
+    except FileNotFoundError:
+        return _may_make(above, owner) if above != path else None
+    except OSError:
+        return None
 
 
 def _may_write(about: os.stat_result, owner: int) -> bool:

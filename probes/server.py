@@ -11,7 +11,7 @@ import os
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
-from probes import processes
+from probes import caches, processes
 from probes.reading import Json, attempt, is_unread, read_text, unread
 from probes.secrets import Keeper
 
@@ -24,7 +24,7 @@ _LARGEST_ANSWER_BYTES = 8 << 20
 
 # Of /server_info: where it listens, when it started, what it has done since. None of it says how it was configured.
 _VOLATILE = re.compile(
-    r"(^|_)ports?$|^host$|^_|_time$|^start|^status$|^random_seed$|^last_|^avg_|^memory_usage$|^max_total_num_tokens$"
+    r"(^|_)ports?$|^pid$|^host$|^_|_time$|^start|^status$|^random_seed$|^last_|^avg_|^memory_usage$|^max_total_num_tokens$"
     r"|^step_time_dict$|^internal_states$|^kv_events$|^launch_command$|_ipc_name$|^dist_init_addr$|^load(s)?$|^log_"
 )
 
@@ -278,7 +278,7 @@ def _role(process: Process, server: Found) -> Tuple[str, str, Optional[int]]:
         return re.sub(r":\d+$", "", title[len(_TITLE) :]), "helper", None
     if any("multiprocessing.resource_tracker" in word for word in process.argv):
         ours = process.stat.parent == server.launcher.stat.pid
-        return ("tracker", "tracker", None) if ours else ("helper tracker", "helper", None)
+        return ("tracker", "tracker", None) if ours else ("", "", None)  # a rank starts one when it first needs it
     # Compilers and pools come and go; without titles to go by, the interpreters below the launcher are the server.
     if server.engine is None and process.argv[:1] == server.launcher.argv[:1]:
         return "helper", "helper", None
@@ -290,6 +290,8 @@ def _raw(process: Process, role: str, rank: Optional[int]) -> Dict[str, Json]:
     words = list(process.argv)
     if role == "tracker":
         words = [re.sub(r"main\(\d+\)", "main(FD)", word) for word in words]
+    variables = current_variables(pid)
+    libraries, jit = _compiled_apart(attempt(lambda: processes.libraries(pid)), variables, pid)
     return {
         "role": role,
         "rank": rank,
@@ -301,14 +303,36 @@ def _raw(process: Process, role: str, rank: Optional[int]) -> Dict[str, Json]:
         "cwd": attempt(lambda: os.readlink(f"/proc/{pid}/cwd")),
         "started": attempt(lambda: processes.started_at(pid)),
         "at_exec": attempt(lambda: processes.variables_at_exec(pid)),
-        "variables": current_variables(pid),
-        "libraries": attempt(lambda: processes.libraries(pid)),
+        "variables": variables,
+        "libraries": libraries,
+        "jit": jit,
         "affinity": attempt(lambda: processes.status(pid)["Cpus_allowed_list"]),
         "memory_nodes": attempt(lambda: processes.status(pid)["Mems_allowed_list"]),
         "nice": process.stat.nice,
         "policy": process.stat.policy,
         "cgroup": attempt(lambda: processes.cgroup(pid)),
     }
+
+
+def _compiled_apart(libraries: Json, variables: Json, pid: int) -> Tuple[Json, List[str]]:
+    """The libraries, and the paths of mapped objects that were compiled at run time: those in a cache of kernels.
+
+    They appear with the first request that needs them, so they say how far a server has come, not which one it is.
+    """
+    if is_unread(libraries) or is_unread(variables):
+        return libraries, []
+    try:
+        owner = os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return libraries, []
+    places = tuple(f"{place}/" for place in caches.locations(variables, owner).values())
+    jit = {
+        key
+        for key, library in libraries.items()
+        if library["path"].startswith(places) and "-packages/" not in library["path"]
+    }
+    kept = {key: library for key, library in libraries.items() if key not in jit}
+    return kept, sorted(libraries[key]["path"] for key in jit)
 
 
 def _whose(pid: int) -> Optional[str]:

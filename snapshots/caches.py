@@ -11,7 +11,7 @@ class Cache(Part):
     path: str
     exists: State[Read[bool]] = True
     writable: bool | None = None
-    """By the directory's own permission bits, for the user that serves."""
+    """By the directory's own permission bits, or those of the nearest one above it, for the user that serves."""
     filesystem: str | None = None
     files: State[int] = 0
     size_bytes: State[int] = 0

@@ -40,6 +40,8 @@ class Process(Part):
     variables: Read[Variables]
     """Variables as they are now, from the C library's `environ` in the process's memory."""
     libraries: Read[dict[str, Library]] = {}
+    jit: State[list[str]] = []
+    """Mapped objects that were compiled at run time: they come with the first request that needs them."""
     affinity: Read[str] = ""
     memory_nodes: Read[str] = ""
     """NUMA nodes that it may allocate on."""

@@ -122,6 +122,16 @@ def test_measured_choices_are_identity_and_compiled_code_is_state(context: Conte
     assert found.caches["triton"].exists is False
 
 
+def test_a_cache_that_is_used_for_the_first_time_is_the_same_cache(context: Context, tmp_path: Path) -> None:
+    request = serving(context, HOME=str(tmp_path))
+    before = Caches.model_validate(caches.read(request))
+    (tmp_path / ".triton/cache/abc").mkdir(parents=True)
+    (tmp_path / ".triton/cache/abc/kernel.so").write_bytes(b"code")
+    after = Caches.model_validate(caches.read(request))
+    assert (before.caches["triton"].exists, after.caches["triton"].exists) == (False, True)
+    assert identity_digest(before) == identity_digest(after)
+
+
 def test_file_systems_are_told_by_the_longest_mount() -> None:
     text = (
         "21 1 0:5 / / rw - overlay overlay rw\n22 21 0:6 / /data rw shared:1 - nfs4 server:/x rw\n"

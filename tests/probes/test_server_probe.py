@@ -204,6 +204,23 @@ def test_versions_that_cuda_libraries_tell_are_read_from_outside(
     assert {name: found[name].get("version") for name in names} == names
 
 
+def test_kernels_compiled_at_run_time_are_no_part_of_the_identity(
+    tmp_path: Path, sleeper: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    source, cache = tmp_path / "kernel.c", tmp_path / "cache/abc"
+    cache.mkdir(parents=True)
+    source.write_text("int kernel;")
+    for path in (cache / "kernel.so", tmp_path / "plain.so"):
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", path, source], check=True)
+    code = f"import ctypes\nkeep = [ctypes.CDLL(path) for path in ({str(cache / 'kernel.so')!r}, {str(tmp_path / 'plain.so')!r})]"
+    child = sleeper(code, TRITON_CACHE_DIR=str(tmp_path / "cache"))
+    variables = server.current_variables(child.pid)
+    kept, jit = server._compiled_apart(processes.libraries(child.pid), variables, child.pid)
+    assert jit == [str(cache / "kernel.so")]
+    assert "plain.so" in kept
+    assert "kernel.so" not in kept
+
+
 def test_listening_ports_are_read_from_outside(running: Running) -> None:
     assert processes.listeners(running.pid) == [processes.Listener("127.0.0.1", running.port)]
 

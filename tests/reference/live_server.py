@@ -68,6 +68,13 @@ def serving(world: World, *flags: str, **variables: str) -> Iterator[Live]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
+    with serving_at(port, world, *flags, **variables) as live:
+        yield live
+
+
+@contextmanager
+def serving_at(port: int, world: World, *flags: str, **variables: str) -> Iterator[Live]:
+    """The same on a given port."""
     command = world.launch(port)
     log = world.root / f"server-{port}.log"
     with log.open("wb") as out:
