@@ -212,7 +212,8 @@ def test_kernels_compiled_at_run_time_are_no_part_of_the_identity(
     source.write_text("int kernel;")
     for path in (cache / "kernel.so", tmp_path / "plain.so"):
         subprocess.run(["gcc", "-shared", "-fPIC", "-o", path, source], check=True)
-    code = f"import ctypes\nkeep = [ctypes.CDLL(path) for path in ({str(cache / 'kernel.so')!r}, {str(tmp_path / 'plain.so')!r})]"
+    paths = [str(cache / "kernel.so"), str(tmp_path / "plain.so")]
+    code = f"import ctypes\nkeep = [ctypes.CDLL(path) for path in {paths}]"
     child = sleeper(code, TRITON_CACHE_DIR=str(tmp_path / "cache"))
     variables = server.current_variables(child.pid)
     kept, jit = server._compiled_apart(processes.libraries(child.pid), variables, child.pid)
