@@ -213,7 +213,7 @@ def _clones(host: HostProgram, new: Snapshot, options: Options) -> list[Path]:
 
 
 def _prepare(host: HostProgram, old: Snapshot, new: Snapshot, old_path: Path, options: Options) -> Prepared:
-    engine, conditions = _engine(new, options)
+    engine, conditions = engine_with(new, options)
     evidence = evidence_beside(old_path, options.kept, _clones(host, new, options))
     found = _launchable(find(old, new, evidence), engine)
     # What every launch has is no factor of it.
@@ -262,7 +262,7 @@ def _prepare(host: HostProgram, old: Snapshot, new: Snapshot, old_path: Path, op
     return Prepared(case, comparison, found, factors, search, engine, evidence)
 
 
-def _engine(new: Snapshot, options: Options) -> tuple[Engine, list[str]]:
+def engine_with(new: Snapshot, options: Options) -> tuple[Engine, list[str]]:
     """The engine with what the user asked of every launch, and that in words.
 
     Raises:

@@ -54,6 +54,8 @@ class CommandEngine(Engine):
         line = CommandLine.of(plan.argv)
         for name, words in self.flags.items():
             line = line.with_flag(name, words)
+        if "--port" in line.flags:  # the live one has its own
+            line = line.with_flag("--port", ("@PORT@",))
         plan.argv = [part for word in self.command or (LAUNCH,) for part in (line.argv() if word == LAUNCH else [word])]
         plan.variables.update(self.variables)
 

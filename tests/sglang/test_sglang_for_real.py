@@ -107,6 +107,11 @@ def test_the_slower_verify_is_named_among_everything_that_changed(host: Host, op
     assert snapshots.load(new).id == snapshot.id
     assert verdict["kind"] == "attributed", verdict["sentence"]
     assert [culprit["factors"] for culprit in verdict["culprits"]] == [[f"tree:{CULPRIT}"]]
+    inside = next(one for one in verdict["opened"] if one["of"] == f"tree:{CULPRIT}")
+    assert len(inside["parts"]) == 2
+    blamed = {name for culprit in inside["verdict"]["culprits"] for name in culprit["factors"]}
+    [hunk] = [part for part in inside["parts"] if part["id"] in blamed]
+    assert "LlamaAttention" in hunk["title"]
     assert verdict["metric"] == "verify_ms"
     assert verdict["source"] == "engine timer"
     assert verdict["host_differences"] == []

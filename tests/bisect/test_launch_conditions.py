@@ -1,0 +1,70 @@
+"""What every launch has, whatever its factors: an accept length, requests, variables."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fingerprint.bisect.run import Options, engine_with
+from fingerprint.engines import command_engine
+from fingerprint.errors import UsageError
+from fingerprint.factors import LaunchPlan
+from snapshots import Server, Snapshot
+
+
+def live(engine: str) -> Snapshot:
+    taken = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    return Snapshot(tool="1", taken_at=taken, target="here", server=Server(status="ok", engine=engine))
+
+
+def launch(served: str, **options: object) -> tuple[LaunchPlan, dict[str, Any], list[str]]:
+    chosen, conditions = engine_with(live(served), Options(folder=Path("case"), **options))  # type: ignore[arg-type]
+    plan = LaunchPlan(
+        ["python", "-m", "sglang.launch_server", "--tp", "2", "--port", "30000"], "/srv", {"A": "1"}, None
+    )
+    chosen.adopt(plan)
+    return plan, chosen.trial(plan), conditions
+
+
+def test_the_accept_length_is_fixed_for_every_launch_and_said() -> None:
+    plan, _ask, conditions = launch("sglang", accept_length=2.5)
+    assert plan.variables["SGLANG_SIMULATE_ACC_LEN"] == "2.5"
+    assert any("accept length fixed at 2.5 by SGLANG_SIMULATE_ACC_LEN" in line for line in conditions)
+    assert "SGLANG_SIMULATE_ACC_LEN" not in launch("sglang")[0].variables
+
+
+def test_an_engine_that_cannot_fix_its_accept_length_is_refused() -> None:
+    with pytest.raises(UsageError, match="accept length of reference cannot be fixed"):
+        launch("tinyserve", accept_length=2.5)
+
+
+def test_requests_and_their_tokens_are_the_users_where_he_says_so() -> None:
+    _plan, ask, conditions = launch("sglang", requests=2, max_new_tokens=12)
+    assert ask["measure"]["requests"] == 2
+    assert ask["measure"]["max_new_tokens"] == 12
+    assert conditions == ["2 requests of 12 tokens a launch"]
+
+
+def test_what_the_user_sets_wins_over_the_engine_and_is_named() -> None:
+    plan, _ask, conditions = launch("sglang", variables={"SGLANG_ENABLE_METRICS_DEVICE_TIMER": "0"}, flags={"--x": ""})
+    assert plan.variables["SGLANG_ENABLE_METRICS_DEVICE_TIMER"] == "0"
+    assert plan.argv[-1] == "--x"
+    assert conditions[:2] == ["SGLANG_ENABLE_METRICS_DEVICE_TIMER set for every launch", "--x set for every launch"]
+
+
+def test_a_command_stands_around_the_launch_or_in_its_place() -> None:
+    around = command_engine("bench.sh --port @PORT@ -- @LAUNCH@", r"(\d+)", "/s", 3, 60.0)
+    plan, ask, conditions = launch("vllm", engine=around, flags={"--tp": "4"})
+    server = ["python", "-m", "sglang.launch_server", "--tp", "4", "--port", "@PORT@"]
+    assert plan.argv == ["bench.sh", "--port", "@PORT@", "--", *server]
+    assert ask["run"] == {"pattern": r"(\d+)", "ms": 1e3, "rate": True, "skip": 3, "timeout_s": 60.0}
+    assert around.takes_flags
+    assert any("counted as the time that one takes" in line for line in conditions)
+    alone = command_engine("bench.sh", r"(\d+)")
+    assert launch("vllm", engine=alone)[0].argv == ["bench.sh"]
+    assert not alone.takes_flags
+    captured = launch("vllm", engine=command_engine(None, r"(\d+)"))[0].argv
+    assert captured == ["python", "-m", "sglang.launch_server", "--tp", "2", "--port", "@PORT@"]
