@@ -31,7 +31,7 @@ from snapshots import Unread
 
 if TYPE_CHECKING:
     from fingerprint.host import HostProgram
-    from snapshots import Snapshot
+    from snapshots import Measured, Snapshot
 
 CHECKED = ("server", "packages", "startup", "trees")
 """Sections that say what a relaunch would start: these must be on the host as the new snapshot has them."""
@@ -53,7 +53,7 @@ class Options:
         pid: the live launcher, where the host runs several servers.
         port: the same by its port.
         isolation: `copies` to do without mount namespaces.
-        anyway: go on although the host is not what the new snapshot says.
+        anyway: go on although the host is not what the new snapshot says, or the server it describes does not run.
         resume: continue the case in `folder`.
         variables: set in every launch, whatever the live server has; these are no factors then.
         flags: given to every launch in the same way; an empty text is a switch.
@@ -322,11 +322,16 @@ def _then(old: Snapshot, new: Snapshot, engine: Engine, options: Options) -> The
     figures = [options.then_old_ms, options.then_new_ms]
     for place, snapshot in enumerate((old, new)):
         measured = snapshot.measured
-        if figures[place] is None and measured is not None and measured.metric == engine.metrics[0]:
+        if figures[place] is None and measured is not None and comparable(measured, engine):
             figures[place] = measured.value
     if figures[0] is None or figures[1] is None:
         return None
     return Then(old_ms=figures[0], new_ms=figures[1])
+
+
+def comparable(measured: Measured, engine: Engine) -> bool:
+    """Whether a figure of the past was taken as launches will be: a verify pass takes longer in a longer context."""
+    return measured.metric == engine.metrics[0] and measured.max_new_tokens in {0, engine.max_new_tokens}
 
 
 def _fixed_lines(found: Found) -> list[FactorLine]:
@@ -369,14 +374,16 @@ def _refuse_two_hosts(old: Snapshot, new: Snapshot, *, anyway: bool) -> None:
 
 def _refuse_other_host(new: Snapshot, now: Snapshot, *, anyway: bool) -> None:
     """What a relaunch starts must be what the new snapshot says, or a search would compare something else."""
+    if anyway:
+        return
     if now.server.status in {"failed", "absent"}:
         raise UsageError(
-            f"The live server cannot be read: {now.server.reason or 'none is running'}; "
-            "start the server that the new snapshot describes, or capture the present one."
+            f"The live server cannot be read: {now.server.reason or 'none is running'}; start the server that the new "
+            "snapshot describes, capture the present one, or use --anyway to launch what the snapshot holds."
         )
     found = find(new, now, Evidence())
     others = [*(one.id for one in found.factors), *(one.id for one in found.fixed)]
-    if others and not anyway:
+    if others:
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""
         raise UsageError(
             f"The host is not what the new snapshot says: {', '.join(others[:3])}{more} changed since. "

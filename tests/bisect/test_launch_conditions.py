@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from fingerprint.bisect.run import Options, engine_with
-from fingerprint.engines import command_engine
+from fingerprint.bisect.run import Options, comparable, engine_with
+from fingerprint.engines import SGLANG, command_engine
 from fingerprint.errors import UsageError
 from fingerprint.factors import LaunchPlan
-from snapshots import Server, Snapshot
+from snapshots import Measured, Server, Snapshot
 
 
 def live(engine: str) -> Snapshot:
@@ -68,3 +68,14 @@ def test_a_command_stands_around_the_launch_or_in_its_place() -> None:
     assert not alone.takes_flags
     captured = launch("vllm", engine=command_engine(None, r"(\d+)"))[0].argv
     assert captured == ["python", "-m", "sglang.launch_server", "--tp", "2", "--port", "@PORT@"]
+
+
+def test_a_figure_of_the_past_counts_only_where_it_was_taken_in_the_same_way() -> None:
+    def past(**details: object) -> bool:
+        taken = {"metric": "verify_ms", "value": 19.0, "source": "engine timer", **details}
+        return comparable(Measured.model_validate(taken), SGLANG)
+
+    assert past(max_new_tokens=SGLANG.max_new_tokens)
+    assert past()  # a file of an earlier version, which always asked for as many
+    assert not past(max_new_tokens=8)
+    assert not past(metric="cycle_ms")

@@ -118,8 +118,12 @@ def test_a_command_that_fails_is_no_figure_and_its_last_words_are_told(tree: Pat
     (tree / "kernel.py").write_text(SLOWER)
     with training(tree) as pid:
         read(tmp_path / "new.json", 0, pid=pid, verify=False)
-        script = "import time; time.sleep(1); raise SystemExit('out of memory on GPU 3')"
-        done = bisect(tmp_path, "--command", f'{sys.executable} -c "{script}"', "--metric", METRIC)
+    script = "import time; time.sleep(1); raise SystemExit('out of memory on GPU 3')"
+    words = ("--command", f'{sys.executable} -c "{script}"', "--metric", METRIC)
+    ended = bisect(tmp_path, *words)
+    assert ended.returncode == 2
+    assert "use --anyway to launch what the snapshot holds" in ended.stderr
+    done = bisect(tmp_path, *words, "--anyway")
     assert done.returncode == 0, done.stderr
     verdict = json.loads((tmp_path / "case" / "verdict.json").read_text())
     assert verdict["kind"] == "undecided"
