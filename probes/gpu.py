@@ -14,6 +14,7 @@ import re
 import sys
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from probes.amd import collect as amd_gpus
 from probes.reading import Json, attempt, is_unread, names_in, read_text, run, unread
 
 DEADLINE_S = 15.0
@@ -52,7 +53,10 @@ def read(context: Dict[str, Any]) -> Json:
     module = _kernel_module()
     named = context["ask"].get("nvml")
     if not named and module is None and not os.path.exists("/dev/nvidiactl") and not os.path.exists("/dev/dxg"):
-        return {"status": "absent", "reason": "no NVIDIA driver is loaded here"}
+        return amd_gpus() or {
+            "status": "absent",
+            "reason": "no NVIDIA driver is loaded here, and no GPU of AMD's shows itself",
+        }
     section: Dict[str, Json] = {"kernel_module": module, "parameters": attempt(_parameters) if module else {}}
     told = _ask_nvml([named] if named else list(_LIBRARIES))
     if is_unread(told) and told["unread"].startswith(_NOT_LOADED):

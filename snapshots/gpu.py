@@ -74,6 +74,8 @@ class Gpu(Part):
     ecc_errors: State[Read[dict[str, int] | None]] = None
     remapped_rows: State[Read[dict[str, int] | None]] = None
     mig: Read[int | None] = None
+    modes: dict[str, str] = {}
+    """AMD: `performance level`, `compute partition`, `memory partition`."""
     virtualization: Read[int | None] = None
     """0 none, 1 passed through to a virtual machine, 2 vGPU, 3 host of vGPUs."""
     pcie_generation_now: State[Read[int | None]] = None
