@@ -686,6 +686,9 @@ def bisect(
     accept_length: Annotated[
         float | None, typer.Option(min=1.0, help="Fix the accept length of every launch, so that only time differs.")
     ] = None,
+    figure: Annotated[
+        str | None, typer.Option(help="Compare launches by verify_ms (default), gpu_cycle_ms or cycle_ms.")
+    ] = None,
     requests: Annotated[int | None, typer.Option(min=1, help="Measured requests of a launch.")] = None,
     tokens: Annotated[int | None, typer.Option(min=2, help="Tokens of each.")] = None,
     progress: Annotated[
@@ -727,6 +730,7 @@ def bisect(
         requests=requests,
         max_new_tokens=tokens,
         accept_length=accept_length,
+        figure=figure,
     )
     with (
         ProgressObserver(_err(), quiet=None if progress is None else not progress) as observer,

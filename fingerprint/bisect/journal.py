@@ -54,8 +54,12 @@ class CaseLine(_Line):
     then_new_ms: float | None = None
     budget: int | None = None
     expected_launches: float | None = None
+    metric: str = "verify_ms"
+    """The figure that launches are expected to be compared by."""
     conditions: list[str] = []
     """What every launch had, whatever its factors, and how it was measured, in words."""
+    asked: list[str] = []
+    """The words of the command that asked for this way of measuring."""
 
 
 class OpenLine(_Line):

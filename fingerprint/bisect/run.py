@@ -62,6 +62,7 @@ class Options:
         engine: what is launched and how it is measured; by default what the new snapshot's server is.
         requests: measured requests of a launch, where they are not the engine's.
         max_new_tokens: tokens of each, in the same way.
+        figure: what launches are compared by, where it is not the best one that the engine has.
         accept_length: fixed for every launch, so that time alone is compared; what the server says is then nonsense.
     """
 
@@ -86,6 +87,7 @@ class Options:
     requests: int | None = None
     max_new_tokens: int | None = None
     accept_length: float | None = None
+    figure: str | None = None
     now: Callable[[], datetime] = field(default=lambda: datetime.now(timezone.utc))
 
 
@@ -250,7 +252,9 @@ def _prepare(host: HostProgram, old: Snapshot, new: Snapshot, old_path: Path, op
         then_old_ms=then.old_ms if then else None,
         then_new_ms=then.new_ms if then else None,
         budget=options.launches,
+        metric=engine.metrics[0],
         conditions=conditions,
+        asked=asked(options),
     )
     case = _resumed(line, options) if options.resume else Case.create(options.folder, old, new)
     if options.resume:
@@ -277,14 +281,34 @@ def engine_with(new: Snapshot, options: Options) -> tuple[Engine, list[str]]:
         fixed = {known.accept_length: f"{options.accept_length:g}"}
         how = f"{options.accept_length:g} by {known.accept_length}"
         conditions.append(f"accept length fixed at {how}: times are real, the words that come out are not")
+    if options.figure is not None:
+        if options.figure not in known.metrics:
+            choice = ", ".join(known.metrics)
+            raise UsageError(f"{known.name} launches are not compared by {options.figure}; choose from {choice}.")
+        conditions.append(f"compared by {options.figure}")
     engine = replace(
         known,
         variables={**known.variables, **fixed, **options.variables},
         flags={**known.flags, **{name: (value,) if value else () for name, value in options.flags.items()}},
+        metrics=(options.figure,) if options.figure is not None else known.metrics,
         requests=options.requests or known.requests,
         max_new_tokens=options.max_new_tokens or known.max_new_tokens,
     )
     return engine, [*conditions, *engine.conditions()]
+
+
+def asked(options: Options) -> list[str]:
+    """The words of the command that decide how launches are measured: what a person types to do it again."""
+    words = [] if options.engine is None else options.engine.words()
+    for option, value in (
+        ("--requests", options.requests),
+        ("--tokens", options.max_new_tokens),
+        ("--accept-length", options.accept_length),
+        ("--figure", options.figure),
+    ):
+        if value is not None:
+            words += [option, str(value)]
+    return words
 
 
 def _launchable(found: Found, engine: Engine) -> Found:

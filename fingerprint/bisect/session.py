@@ -262,7 +262,8 @@ class Session:
             return line("void", reason=f"nothing was measured: {figure}", **details)
         if self.metric is not None and (figure.metric, figure.source) != (self.metric, self.source):
             reason = (
-                f"{figure.metric} of the {figure.source} cannot be compared with {self.metric} of the {self.source}"
+                f"{figure.metric} of the {figure.source} cannot be compared with {self.metric} of the {self.source};"
+                f" --figure {figure.metric} compares all launches by that"
             )
             return line("void", reason=reason, **details)
         details |= {"value_ms": figure.value, "metric": figure.metric, "source": figure.source}

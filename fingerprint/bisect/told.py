@@ -17,7 +17,7 @@ def search_of(line: CaseLine) -> Search:
     return Search(
         [factor.id for factor in line.factors],
         prior=line.prior or None,
-        noise=noise.prior(line.engine, "verify_ms"),
+        noise=noise.prior(line.engine, line.metric),
         seed=line.seed,
         then=then,
         budget=Budget(launches=line.budget),

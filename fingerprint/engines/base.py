@@ -65,6 +65,10 @@ class Engine:
         """Whether the launch that a snapshot holds is a part of what is started."""
         return True
 
+    def words(self) -> list[str]:
+        """What a person types to have it; nothing where the snapshot names it."""
+        return []
+
     def conditions(self) -> list[str]:
         """How every launch is measured, in words."""
         return [f"{self.requests} requests of {self.max_new_tokens} tokens a launch"]

@@ -65,6 +65,12 @@ class CommandEngine(Engine):
         number = {"pattern": self.pattern, "ms": 1e3 if rate else UNITS[self.unit], "rate": rate, "skip": self.skip}
         return {**plan.to_json(), "run": {**number, "timeout_s": self.ready_s}, "stop_s": self.stop_s}
 
+    def words(self) -> list[str]:
+        """The options that `command_engine` made this of."""
+        command = ["--command", shlex.join(self.command)] if self.command else []
+        skip = ["--skip", str(self.skip)] if self.skip else []
+        return ["--engine", self.name, *command, "--metric", self.pattern, "--unit", self.unit, *skip]
+
     def conditions(self) -> list[str]:
         """What is run and read, in words."""
         shown = shlex.join(self.command) if self.command else "the launch of the new snapshot"

@@ -7,7 +7,7 @@ import shlex
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fingerprint.case import NEVER_SEEN
 from fingerprint.errors import CaseError
@@ -200,7 +200,8 @@ def _refuse_nonsense(outcome: Outcome | None, line: CaseLine, trials: Sequence[T
     """Refuse figures that are no numbers, or absurd ones: somebody else wrote them."""
     parts: list[tuple[str, object]] = [("journal.jsonl", line.model_dump())]
     if outcome is not None:
-        parts.append(("verdict.json", outcome.model_dump(exclude={"evidence"})))
+        odds: Any = {"evidence": True, "opened": {"__all__": {"verdict": {"evidence"}}}}  # these have no largest value
+        parts.append(("verdict.json", outcome.model_dump(exclude=odds)))
     parts += [("journal.jsonl", trial.model_dump(exclude={"figures", "watch", "proof"})) for trial in trials]
     for name, part in parts:
         if not all(math.isfinite(value) and abs(value) <= LARGEST_FIGURE for value in _floats(part)):
@@ -313,7 +314,7 @@ def command_of(line: CaseLine) -> str:
     ):
         if value is not None:
             words += [option, f"{value:g}"]
-    return shlex.join([*words, "--case", "again"])
+    return shlex.join([*words, *line.asked, "--case", "again"])
 
 
 def method_of(scene: Scene, old: Snapshot, new: Snapshot, end: EndLine | None) -> tuple[Fact, ...]:

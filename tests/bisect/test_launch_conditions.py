@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fingerprint.bisect.run import Options, comparable, engine_with
+from fingerprint.bisect.run import Options, asked, comparable, engine_with
 from fingerprint.engines import SGLANG, command_engine
 from fingerprint.errors import UsageError
 from fingerprint.factors import LaunchPlan
@@ -79,3 +79,19 @@ def test_a_figure_of_the_past_counts_only_where_it_was_taken_in_the_same_way() -
     assert past()  # a file of an earlier version, which always asked for as many
     assert not past(max_new_tokens=8)
     assert not past(metric="cycle_ms")
+
+
+def test_launches_are_compared_by_the_figure_that_is_asked_for() -> None:
+    chosen, conditions = engine_with(live("sglang"), Options(folder=Path("case"), figure="cycle_ms"))
+    assert chosen.metrics == ("cycle_ms",)
+    assert "compared by cycle_ms" in conditions
+    with pytest.raises(UsageError, match="not compared by draft_ms; choose from verify_ms, gpu_cycle_ms, cycle_ms"):
+        launch("sglang", figure="draft_ms")
+
+
+def test_what_was_asked_for_can_be_typed_again() -> None:
+    engine = command_engine("bench.sh 'a b'", r"(\d+) ms", skip=2)
+    options = Options(folder=Path("case"), engine=engine, requests=3, figure="time_ms")
+    words = asked(options)
+    assert words == ["--engine", "command", "--command", "bench.sh 'a b'", "--metric", r"(\d+) ms", "--unit", "ms",
+                     "--skip", "2", "--requests", "3", "--figure", "time_ms"]  # fmt: skip

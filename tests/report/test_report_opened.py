@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,15 @@ def test_a_redacted_case_keeps_its_insides(case: Case, tmp_path: Path) -> None:
     redacted = redact_case(case, tmp_path / "redacted", "names")
     assert len(redacted.outcome().opened) == 1
     assert len(of_case(redacted).launches) == len(of_case(case).launches)
+
+
+def test_odds_of_any_size_are_no_nonsense(case: Case, tmp_path: Path) -> None:
+    certain = tmp_path / "certain"
+    shutil.copytree(case.folder, certain)
+    outcome = case.outcome()
+    (inside,) = outcome.opened
+    assert inside.verdict is not None
+    verdict = inside.verdict.model_copy(update={"evidence": 8e9})
+    sure = {"evidence": 6e10, "opened": [inside.model_copy(update={"verdict": verdict})]}
+    Case(certain).write_outcome(outcome.model_copy(update=sure))
+    assert of_case(Case(certain)).kind == "attributed"
