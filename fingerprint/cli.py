@@ -661,6 +661,14 @@ def bisect(
     resume: Annotated[bool, typer.Option("--resume", help="Continue the case in the folder.")] = False,
     anyway: Annotated[bool, typer.Option("--anyway", help="Go on although the host is not what NEW says.")] = False,
     copies: Annotated[bool, typer.Option("--copies", help="Use copies instead of a private mount namespace.")] = False,
+    allow_host_changes: Annotated[
+        bool,
+        typer.Option("--allow-host-changes", help="Also switch clocks, sysctls and governors: changed and put back."),
+    ] = False,
+    stop_command: Annotated[
+        str | None, typer.Option(help="Stops the production server on the host before the first launch.")
+    ] = None,
+    start_command: Annotated[str | None, typer.Option(help="Starts it again at the end, whatever that is.")] = None,
     variables: Annotated[
         list[str] | None, typer.Option("--variable", help="NAME=VALUE for every launch, whatever the live server has.")
     ] = None,
@@ -722,6 +730,9 @@ def bisect(
         isolation="copies" if copies else None,
         anyway=anyway,
         resume=resume,
+        allow_host_changes=allow_host_changes,
+        stop_command=stop_command,
+        start_command=start_command,
         variables=dict(_pair("--variable", text) for text in variables or ()),
         flags=dict(_pair("--flag", text) for text in flags or ()),
         repo=repo,
@@ -763,12 +774,13 @@ def _command(
 def restore(target: Annotated[str, typer.Argument(help="Where: `local`, or a host.")] = "local") -> None:
     """Put back and remove whatever a bisect that was killed has left on a host."""
     from fingerprint.host import HostProgram
+    from fingerprint.report.words import clean
     from fingerprint.targets import parse_target
 
     with HostProgram(parse_target(target)) as host:
         answer = host.call("restore", {})
     for path in answer["swept"]:
-        _print(f"removed {path}")
+        _print(clean(f"removed {path}" if path.startswith("/") else path, 400))
     if not answer["swept"]:
         _print("nothing was left behind")
 

@@ -20,6 +20,7 @@ from packaging.version import InvalidVersion, Version
 from fingerprint.diff import Change, Difference, Pair, Verdict, found, judge, same_leaf
 from fingerprint.factors.flags import INERT as INERT_FLAGS
 from fingerprint.factors.flags import CommandLine
+from fingerprint.factors.host_settings import SYSCTLS
 from fingerprint.factors.variables import is_inert
 from fingerprint.hunks import apart, hunks
 from fingerprint.spellings import canonical, paired
@@ -56,7 +57,36 @@ def _shows(section: str) -> Callable[[View], View]:
 
 def view(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
     """The differences of one section."""
-    return _VIEWS.get(pair.name, general)(pair, changes)
+    for difference in _VIEWS.get(pair.name, general)(pair, changes):
+        yield difference if difference.factor else replace(difference, factor=switched_by(difference.key))
+
+
+def switched_by(key: Key) -> str | None:
+    """The factor that switches a plain value, by where it stands in the snapshot."""
+    match key:
+        case ("server", "processes", _, "affinity" | "nice" | "cwd" as field):
+            return f"process:{field}"
+        case ("server", "processes", _, "memory_policy" | "memory_nodes"):
+            return "process:numa"
+        case ("server", "processes", _, "policy"):
+            return "process:class"
+        case ("limits", "limits", *_):
+            return "process:limits"
+        case ("limits", "cgroup_levels", _, "settings", "cpu.max" | "cpu.cfs_quota_us" | "cpu.cfs_period_us"):
+            return "process:cpu-quota"
+        case ("caches", "caches", _, "choices", *_):
+            return "process:caches"
+        case ("host", "sysctls", name) if name in SYSCTLS:
+            return f"host:{name}"
+        case ("host", "huge_pages", name):
+            return f"host:transparent_hugepage/{name}"
+        case ("host", "cpu", "governors"):
+            return "host:governor"
+        case ("gpu", "gpus", _, "power_limit_w"):
+            return "gpu:power-limit"
+        case ("gpu", "gpus", _, "persistence"):
+            return "gpu:persistence"
+    return None
 
 
 def general(pair: Pair, changes: Iterable[Change]) -> Iterator[Difference]:
@@ -384,15 +414,7 @@ def _server(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
     yield from _command(command, arguments)
     for name, members in libraries.items():
         yield _library(name, old, new, members)
-    for difference in general(pair, rest):
-        yield _process_field(difference)
-
-
-def _process_field(difference: Difference) -> Difference:
-    match difference.key:
-        case (_, "processes", _, "affinity" | "nice" | "cwd" as field):
-            return replace(difference, factor=f"process:{field}")
-    return difference
+    yield from general(pair, rest)
 
 
 _PLACES = {"at_exec": "{} at its start", "variables": "{}"}

@@ -15,10 +15,10 @@ import sys
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from probes.amd import collect as amd_gpus
-from probes.reading import Json, attempt, is_unread, names_in, read_text, run, unread
+from probes.reading import Json, attempt, is_unread, names_in, read_text, run, run_module, unread
 
 DEADLINE_S = 15.0
-_LIBRARIES = ("libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1")
+LIBRARIES = ("libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1")
 _NOT_LOADED = "NVML cannot be loaded"
 _SMI_FIELDS = (
     "pci.bus_id", "name", "uuid", "driver_version", "vbios_version", "memory.total", "power.limit",
@@ -42,11 +42,6 @@ _P2P = (
 _LEVELS = {0: "internal", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 _CLOCKS = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}
 
-_CHILD = (
-    "import sys;sys.path.insert(0,sys.argv[1]);sys.dont_write_bytecode=True;"
-    "from probes.gpu import main;main(sys.argv[2:])"
-)
-
 
 def read(context: Dict[str, Any]) -> Json:
     """The gpu section."""
@@ -58,7 +53,7 @@ def read(context: Dict[str, Any]) -> Json:
             "reason": "no NVIDIA driver is loaded here, and no GPU of AMD's shows itself",
         }
     section: Dict[str, Json] = {"kernel_module": module, "parameters": attempt(_parameters) if module else {}}
-    told = _ask_nvml([named] if named else list(_LIBRARIES))
+    told = _ask_nvml([named] if named else list(LIBRARIES))
     if is_unread(told) and told["unread"].startswith(_NOT_LOADED):
         told = _ask_nvidia_smi(told["unread"])
     if is_unread(told):
@@ -112,13 +107,7 @@ def _only_in_sysfs(known: Dict[str, Json], reason: str) -> Dict[str, Json]:
 
 
 def _ask_nvml(libraries: List[str]) -> Json:
-    place = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    handed = re.match(r"/proc/self/fd/(\d+)$", place)
-    done = run(
-        [sys.executable, "-I", "-S", "-c", _CHILD, place, *libraries],
-        DEADLINE_S,
-        pass_fds=(int(handed[1]),) if handed else (),
-    )
+    done = run_module("probes.gpu", DEADLINE_S, *libraries)
     if done.reason is not None:
         return unread(done.reason.replace(sys.executable, "NVML"))
     try:
@@ -366,7 +355,7 @@ def _gpu(nvml: Nvml, handle: ctypes.c_void_p, pci: _PciInfo, index: int) -> Dict
         "clocks_max_mhz": clocks("nvmlDeviceGetMaxClockInfo"),
         "clocks_application_mhz": clocks("nvmlDeviceGetApplicationsClock"),
         "clocks_now_mhz": clocks("nvmlDeviceGetClockInfo"),
-        "clock_ranges": _value(lambda: _ranges(nvml, handle)),
+        "clock_ranges": _value(lambda: clock_ranges(nvml, handle)),
         "event_reasons": _value(lambda: _reasons(nvml, handle)),
         "performance_state": number("nvmlDeviceGetPerformanceState"),
         "power_limit_w": milliwatts("nvmlDeviceGetPowerManagementLimit"),
@@ -415,7 +404,7 @@ def _bar1(nvml: Nvml, handle: ctypes.c_void_p) -> int:
     return int(memory.total)
 
 
-def _ranges(nvml: Nvml, handle: ctypes.c_void_p) -> Dict[str, str]:
+def clock_ranges(nvml: Nvml, handle: ctypes.c_void_p) -> Dict[str, str]:
     """Between which clocks the board may choose now, where the driver tells: the trace that locked clocks leave."""
 
     class Frequencies(ctypes.Structure):
@@ -511,10 +500,10 @@ def _link(nvml: Nvml, first: ctypes.c_void_p, second: ctypes.c_void_p) -> Dict[s
     }
 
 
-def main(libraries: List[str]) -> None:
-    """Print what NVML says as one JSON object."""
+def main() -> None:
+    """Print what NVML says as one JSON object; the words of the command line are libraries to try."""
     try:
-        found: Json = collect(Nvml(libraries))
+        found: Json = collect(Nvml(sys.argv[2:]))
     except NvmlError as error:
         found = unread(f"NVML: {error}" if "NVML" not in str(error) else str(error))
     sys.stdout.write(json.dumps(found))

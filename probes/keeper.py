@@ -21,12 +21,13 @@ import os
 import select
 import shutil
 import signal
+import stat
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from probes import flags, reading
+from probes import flags, reading, surroundings
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -39,6 +40,15 @@ MNT_DETACH = 2
 SCRATCH_PREFIX = "fingerprint-trial-"
 GIT_DEADLINE_S = 120.0
 LARGEST_KEPT_BYTES = 64 << 20
+
+CACHE_VARIABLES = {
+    "TRITON_CACHE_DIR": "/.triton/cache",
+    "CUDA_CACHE_PATH": "/.nv/ComputeCache",
+    "DG_JIT_CACHE_DIR": "/.deep_gemm",
+    "TILELANG_CACHE_DIR": "/.tilelang/cache",
+    "SGLANG_CACHE_DIR": "/.cache/sglang",
+}
+"""Variables that say where a cache is -> how the path ends where they are not set."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -160,6 +170,13 @@ def can_overlay(scratch: str) -> Optional[str]:
     return None
 
 
+def leave(scratch: str) -> None:
+    """Take the memory file system away, so that the empty directory under it can be removed from in here."""
+    with contextlib.suppress(OSError):
+        os.chdir("/")
+    _libc.umount2(os.fsencode(scratch), MNT_DETACH)
+
+
 def _overlay(lower: str, where: str, layers: str) -> None:
     if any(letter in lower + layers for letter in ",:\\"):
         raise OSError(22, "an overlay cannot be laid over a path with a comma, colon or backslash", lower)
@@ -243,6 +260,35 @@ class World:
                 shutil.copytree(prefix, copy, symlinks=True)
             self.moved[prefix] = copy
         return self.moved[prefix] + root[len(prefix) :]
+
+    def cache(self, path: str, variables: Dict[str, str], shared: str, *, cold: bool) -> Optional[str]:
+        """Let the launch see a private copy of a cache, or an empty one. Returns why it sees the live one, or None.
+
+        What a launch adds to its copy stays in `shared` for the next one, so that nothing is compiled twice.
+        """
+        if not os.path.isdir(path):
+            return None
+        if self._private and cold:
+            _mount("tmpfs", path, f"mode={stat.S_IMODE(os.stat(path).st_mode):o}")
+        elif self._private:
+            layers = os.path.join(shared, path.strip("/").replace("/", "-"))
+            for part in ("upper", "work"):
+                os.makedirs(os.path.join(layers, part), exist_ok=True)
+            try:
+                _overlay(path, path, layers)
+            except OSError:  # the temporary folder is itself an overlay
+                self._cover(path, "cache")
+        else:
+            named = [name for name, value in variables.items() if os.path.normpath(value) == path]
+            known = [name for name, ending in CACHE_VARIABLES.items() if path.endswith(ending)]
+            if not named + known:
+                return f"this host allows no mount namespace, and no variable is known that moves {path}"
+            copy = self._layer("cache")
+            if not cold:
+                shutil.copytree(path, copy, symlinks=True, dirs_exist_ok=True)
+            variables[(named + known)[0]] = copy
+            self.moved[path] = copy
+        return None
 
     def _content(self, source: Dict[str, str]) -> bytes:
         if "text" in source:
@@ -371,6 +417,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)  # only the end of input ends a keeper, so that it always cleans up
     prctl(PR_SET_CHILD_SUBREAPER, 1)
+    program = os.getppid()
     line = Line()
     plan = line.plan()
     scratch = str(plan["scratch"])
@@ -395,11 +442,14 @@ def main() -> None:
             below.insert(0, server.pid)
         stubborn = end(below, float(plan.get("stop_s", 10.0)))
         stubborn += end(descendants(os.getpid()), 0.0)
-        with contextlib.suppress(OSError):
-            os.chdir("/")
-        # The memory file system goes first, so that the empty directory under it can be removed from in here.
-        _libc.umount2(os.fsencode(scratch), MNT_DETACH)
-        shutil.rmtree(scratch, ignore_errors=True)
+        leave(scratch)
+        remove_tree(scratch)
+        for folder in surroundings.cgroups_named(os.path.basename(scratch)):
+            surroundings.remove_cgroup(folder)
+        if os.getppid() != program:
+            from probes.settings import Settings
+
+            Settings().put_back(server=True, abandoned=True)
         line.say(event="ended", stubborn=stubborn)
         os._exit(0)
 
@@ -411,6 +461,8 @@ def _start(plan: Dict[str, Any], scratch: str, line: Line) -> subprocess.Popen[b
         why_not = new_namespace() or can_overlay(scratch)
     if why_not is None:
         _private_shared_memory()
+    folder = _quota(plan, os.path.basename(scratch))
+    given, missing = _surroundings(plan, folder)
     named = plan["variables"].get("PYTHONPATH", "").split(os.pathsep)
     world = World(scratch, plan.get("objects", {}), named, private=why_not is None)
     for root, change in sorted(plan.get("trees", {}).items()):
@@ -420,17 +472,27 @@ def _start(plan: Dict[str, Any], scratch: str, line: Line) -> subprocess.Popen[b
     temporary = os.path.join(scratch, "tmp")
     os.mkdir(temporary)
     variables = {"TMPDIR": temporary, **plan["variables"]}
+    for path, cold in sorted(plan.get("caches", {}).items()):
+        words = world.cache(path, variables, plan["shared"], cold=cold)
+        if words is not None and "caches" in plan.get("switched", []):
+            raise UnlaunchableError(words)
+        missing += [words] if words is not None else []
     argv, cwd = list(plan["argv"]), plan["cwd"]
     for live, moved in world.moved.items():
         argv = [_moved(word, live, moved) for word in argv]
         variables = {name: _moved(value, live, moved) for name, value in variables.items()}
         cwd = _moved(cwd, live, moved)
     argv = _understood(argv, plan.get("flags", {}), world.moved)
+    if not os.path.isdir(cwd):
+        raise UnlaunchableError(f"its directory {cwd} is not there")
 
     def die_with_keeper() -> None:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
+        for name in surroundings.ORDER:
+            if name in given:
+                surroundings.give(name, given[name])
 
     with open(plan["log"], "wb") as log:
         server = subprocess.Popen(
@@ -439,7 +501,7 @@ def _start(plan: Dict[str, Any], scratch: str, line: Line) -> subprocess.Popen[b
         )  # fmt: skip
     line.say(
         event="started", pid=server.pid, prepare_s=time.monotonic() - began, moved=world.moved,
-        isolation="overlay" if why_not is None else f"copies ({why_not})",
+        isolation="overlay" if why_not is None else f"copies ({why_not})", missing=missing,
     )  # fmt: skip
     return server
 
@@ -465,6 +527,31 @@ def _understood(argv: List[str], ask: Dict[str, Any], moved: Dict[str, str]) -> 
     return argv
 
 
+def _quota(plan: Dict[str, Any], name: str) -> Optional[str]:
+    """The cgroup of this trial, where its quota wants one. A quota that only the live server has is not insisted on."""
+    quota = plan.get("surroundings", {}).get("cpu_quota")
+    switched = "cpu_quota" in plan.get("switched", [])
+    if quota is None or (not switched and quota == surroundings.quota_of(os.getpid())):
+        return None
+    try:
+        return surroundings.make_cgroup(name, quota)
+    except OSError as error:
+        if switched:
+            raise UnlaunchableError(str(error.strerror)) from None
+        return None
+
+
+def _surroundings(plan: Dict[str, Any], folder: Optional[str]) -> Tuple[Dict[str, Any], List[str]]:
+    wanted, switched = plan.get("surroundings", {}), plan.get("switched", [])
+    try:
+        given, missing = surroundings.choose(wanted, switched, folder)
+    except OSError as error:
+        raise UnlaunchableError(str(error.strerror)) from None
+    if folder is None and "cpu_quota" in wanted and wanted["cpu_quota"] != surroundings.quota_of(os.getpid()):
+        missing.append(f"unlike the live server's, its CPU quota is not {wanted['cpu_quota']}")
+    return given, missing
+
+
 def _moved(text: str, live: str, moved: str) -> str:
     """`text` with the path `live` replaced by `moved`, where it stands as a whole path or a leading part of one."""
     parts = text.split(":")
@@ -483,9 +570,13 @@ def scratch_names() -> Iterator[Tuple[str, int, str]]:
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             if name.startswith(SCRATCH_PREFIX):
-                pid, _, start = name[len(SCRATCH_PREFIX) :].partition("-")
-                if pid.isdigit():
-                    yield os.path.join(folder, name), int(pid), start.partition("-")[0]
+                yield os.path.join(folder, name), *_owner(name)
+
+
+def _owner(name: str) -> Tuple[int, str]:
+    """Pid and start time of the program that made something of this name."""
+    pid, _, rest = name[len(SCRATCH_PREFIX) :].partition("-")
+    return int(pid) if pid.isdigit() else 0, rest.partition("-")[0]
 
 
 def temporary_folder() -> str:
@@ -494,13 +585,45 @@ def temporary_folder() -> str:
 
 
 def sweep() -> List[str]:
-    """Remove what a program that was killed together with its keeper has left. Returns the paths removed."""
+    """End and remove what a program that was killed together with its keeper has left. Returns what it was."""
     swept: List[str] = []
-    seen: Set[str] = set()
-    for path, pid, start in scratch_names():
-        if path not in seen and started(pid) != start:
-            seen.add(path)
-            shutil.rmtree(path, ignore_errors=True)
-            if not os.path.exists(path):
-                swept.append(path)
+    abandoned = [path for path, pid, start in scratch_names() if started(pid) != start]
+    for pid in _inside_any(abandoned) if abandoned else []:
+        end([pid], 0.0)
+        swept.append(f"process {pid}")
+    for folder in surroundings.cgroups_named(SCRATCH_PREFIX):
+        pid, start = _owner(os.path.basename(folder))
+        if started(pid) != start:
+            surroundings.remove_cgroup(folder)
+            swept.append(folder)
+    for path in abandoned:
+        remove_tree(path)
+        if not os.path.exists(path):
+            swept.append(path)
     return swept
+
+
+def _inside_any(paths: List[str]) -> List[int]:
+    """Processes whose private world, or whose folder for temporary files, is one of these scratch directories."""
+    marks = [os.fsencode(path) for path in paths]
+    found: List[int] = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            told = reading.read_bytes(f"/proc/{name}/mountinfo", 4 << 20)
+            told += reading.read_bytes(f"/proc/{name}/environ", 4 << 20)
+            if any(mark + b" " in told or b"=" + mark + b"/" in told for mark in marks):
+                found.append(int(name))
+    return found
+
+
+def remove_tree(path: str) -> None:
+    """Remove a directory with all in it, also what an overlay's own folder keeps its owner from reading."""
+    for place, names, _files in os.walk(path):
+        for name in names:
+            inner = os.path.join(place, name)
+            if not os.path.islink(inner) and not os.access(inner, os.R_OK | os.W_OK | os.X_OK):
+                with contextlib.suppress(OSError):
+                    os.chmod(inner, 0o700)
+    shutil.rmtree(path, ignore_errors=True)

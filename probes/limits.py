@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from probes.reading import Json, attempt, is_unread, read_text, unread, without_server
 
@@ -41,14 +41,14 @@ def collect(root: str, pid: int) -> Json:
     process = os.path.join(root, "proc", str(pid))
     status = attempt(lambda: _status(read_text(os.path.join(process, "status"))))
     paths = attempt(lambda: cgroup_paths(read_text(os.path.join(process, "cgroup"))))
-    levels = _levels(root, paths) if not is_unread(paths) else []
+    found = levels(root, paths) if not is_unread(paths) else []
     affinity = None if is_unread(status) else status.get("Cpus_allowed_list")
     return {
         "limits": attempt(lambda: limits(read_text(os.path.join(process, "limits")))),
-        "cgroup_levels": {str(number): level for number, level in enumerate(levels)},
-        "cpus": effective_cpus([level["settings"] for level in levels], affinity),
-        "memory_bytes": _least_memory([level["settings"] for level in levels]),
-        "throttling": attempt(lambda: _throttling(levels)),
+        "cgroup_levels": {str(number): level for number, level in enumerate(found)},
+        "cpus": effective_cpus([level["settings"] for level in found], affinity),
+        "memory_bytes": _least_memory([level["settings"] for level in found]),
+        "throttling": attempt(lambda: _throttling(found)),
         "shared_memory_bytes": _shared_memory(os.path.join(process, "root/dev/shm")),
         "privileges": {}
         if is_unread(status)
@@ -83,14 +83,14 @@ def cgroup_paths(text: str) -> Dict[str, str]:
     return paths
 
 
-def _levels(root: str, paths: Dict[str, str]) -> List[Dict[str, Json]]:
+def levels(root: str, paths: Dict[str, str]) -> List[Dict[str, Json]]:
     """The settings on a process's own cgroup and on every ancestor, its own first."""
     base = os.path.join(root, "sys/fs/cgroup")
     unified = next((place for place in (base, f"{base}/unified") if os.path.exists(f"{place}/cgroup.procs")), None)
-    levels: List[Dict[str, Json]] = []
+    found: List[Dict[str, Json]] = []
     if "" in paths and unified is not None:
         for number, path in enumerate(_ancestors(paths[""])):
-            _put(levels, number, path, _settings(unified + path, _V2), _stat(unified + path))
+            _put(found, number, path, _settings(unified + path, _V2), _stat(unified + path))
     for controller, names in _V1.items():
         if controller in paths:
             mount = next(
@@ -98,8 +98,8 @@ def _levels(root: str, paths: Dict[str, str]) -> List[Dict[str, Json]]:
             )
             for number, path in enumerate(_ancestors(paths[controller]) if mount else []):
                 stat = _stat(f"{mount}{path}") if controller == "cpu" else {}
-                _put(levels, number, path, _settings(f"{mount}{path}", names), stat)
-    return levels
+                _put(found, number, path, _settings(f"{mount}{path}", names), stat)
+    return found
 
 
 def _put(levels: List[Dict[str, Json]], number: int, path: str, settings: Dict[str, str], stat: Dict[str, int]) -> None:
@@ -139,17 +139,23 @@ def effective_cpus(levels: List[Dict[str, str]], affinity: Optional[str]) -> Opt
     """How many processors may be used at once: the least of every quota, set and affinity. None: no limit is known."""
     counts: List[float] = []
     for settings in levels:
-        quota, _, period = settings.get("cpu.max", "").partition(" ")
-        if quota.isdigit() and period.isdigit():
-            counts.append(int(quota) / int(period))
-        quota, period = settings.get("cpu.cfs_quota_us", ""), settings.get("cpu.cfs_period_us", "")
-        if quota.isdigit() and period.isdigit() and int(quota) > 0:
-            counts.append(int(quota) / int(period))
+        quota = cpu_quota(settings)
+        counts.extend([quota[0] / quota[1]] if quota is not None else [])
         for name in ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"):
             counts.extend([count_cpus(settings[name])] if settings.get(name) else [])
     if affinity:
         counts.append(count_cpus(affinity))
     return min(counts) if counts else None
+
+
+def cpu_quota(settings: Dict[str, str]) -> Optional[Tuple[int, int]]:
+    """Quota and period (microseconds) of one cgroup's settings, of either version; None where it has no quota."""
+    quota, _, period = settings.get("cpu.max", "").partition(" ")
+    if not quota:
+        quota, period = settings.get("cpu.cfs_quota_us", ""), settings.get("cpu.cfs_period_us", "")
+    if quota.isdigit() and period.isdigit() and int(quota) > 0 and int(period) > 0:
+        return int(quota), int(period)
+    return None
 
 
 def count_cpus(text: str) -> int:

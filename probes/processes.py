@@ -84,6 +84,20 @@ def status(pid: int) -> Dict[str, str]:
     return {name: value.strip() for name, _, value in pairs}
 
 
+def memory_policy(pid: int) -> str:
+    """Where a process's memory is put, as /proc/PID/numa_maps writes it: `default`, `bind:0`, `interleave:0-1`.
+
+    Only the first mapping is read: it has no policy of its own, and a whole file takes seconds on a large process.
+    """
+    try:
+        first = read_text(f"/proc/{pid}/numa_maps", 4096).split("\n", 1)[0].split()
+    except FileNotFoundError:
+        if os.path.exists(f"/proc/{pid}"):
+            return "default"  # a kernel without NUMA
+        raise
+    return " ".join(first[1:3]) if first[1:2] in (["prefer"], ["weighted"]) and len(first) > 2 else first[1]
+
+
 def cgroup(pid: int) -> str:
     """The process's path in the unified hierarchy, or in the first one where there is no unified one."""
     lines = [line.split(":", 2) for line in read_text(f"/proc/{pid}/cgroup").splitlines()]

@@ -11,9 +11,11 @@ import contextlib
 import json
 import os
 import queue
+import signal
 import sys
 import threading
 import traceback
+from types import FrameType
 from typing import TYPE_CHECKING, BinaryIO, Callable, Dict, List, Optional
 
 from probes import capture
@@ -22,6 +24,7 @@ from probes.reading import Json, end_commands
 if TYPE_CHECKING:
     from probes.trial import Trials
 
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 Emit = Callable[[str, Json], None]
 
 
@@ -95,6 +98,9 @@ def serve(stdin: BinaryIO, stdout: BinaryIO, memory: int) -> None:
         "measure": _measure,
         "try": trials.call("run"),
         "prepare": trials.call("prepare"),
+        "able": trials.call("able"),
+        "stop server": trials.call("stop_server"),
+        "start server": trials.call("start_server"),
         "restore": trials.call("restore"),
     }
     requests: queue.Queue[Optional[Dict[str, Json]]] = queue.Queue()
@@ -133,8 +139,16 @@ def serve(stdin: BinaryIO, stdout: BinaryIO, memory: int) -> None:
         trials.close()
 
 
+def _leave(_number: int, _frame: Optional[FrameType]) -> None:
+    for number in _ENDING:  # once is enough: what is being put back is put back whole
+        signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(0)
+
+
 def main(memory: int) -> None:
     """Serve this process's standard streams, and leave without waiting for a probe that hangs."""
+    for number in _ENDING:
+        signal.signal(number, _leave)  # in order: what was started is ended, what was changed is put back
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing that a module prints may get between the answers
     try:

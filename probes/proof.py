@@ -6,18 +6,20 @@ server's own root, so that an overlay is seen as the server sees it.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
 from typing import Dict, List, Optional, Tuple
 
-from probes import keeper, packages, server
-from probes.reading import Json, is_unread, read_bytes, read_text, run
+from probes import keeper, packages, processes, server, surroundings
+from probes.reading import Json, attempt, is_unread, read_bytes, read_text, run
+from probes.settings import SettingError, Settings
 
 LARGEST_CHECKED_BYTES = 1 << 30
 
 
-def check(checks: List[Json], launcher: int, moved: Dict[str, str]) -> List[Json]:
+def check(checks: List[Json], launcher: int, moved: Dict[str, str], settings: Optional[Settings] = None) -> List[Json]:
     """Run every check against the server whose launcher is `launcher`.
 
     Args:
@@ -25,9 +27,12 @@ def check(checks: List[Json], launcher: int, moved: Dict[str, str]) -> List[Json
             `sha256` or None when it must not be there), `commit` (`root`, `value`), `committed` (`root`, `path` is as
             `commit` has it, or the one checked out), `text` (`root`, `path` holds each of `blocks`, lists of lines),
             `difference` (`root`, `path` is not, and has `sha256` where that is known), `package`
-            (`name`, `location`, `version`, `record`), `word` (the command line holds one of `values`) or `no word`.
+            (`name`, `location`, `version`, `record`), `word` (the command line holds one of `values`) or `no word`,
+            `surrounding` (`name` and `value` as in `probes.surroundings`, `ranks`: whether they have it, too),
+            `directory` (`path`), `cache` (`path`, `cold`), `setting` of the host (`name`, `value`).
         launcher: process id on this host.
         moved: live path -> path in this trial, where the trial has copies.
+        settings: of the host.
 
     Returns:
         Each check with `ok`, and `seen`: what is there, in words.
@@ -36,7 +41,10 @@ def check(checks: List[Json], launcher: int, moved: Dict[str, str]) -> List[Json
     ranks = [pid for pid in keeper.descendants(launcher) if server.rank_of(pid) is not None]
     results: List[Json] = []
     for one in checks:
-        ok, seen = _CHECKS[one["what"]](one, launcher, ranks, moved)
+        if one["what"] == "setting":
+            ok, seen = _setting(one, settings or Settings())
+        else:
+            ok, seen = _CHECKS[one["what"]](one, launcher, ranks, moved)
         results.append({**one, "ok": ok, "seen": seen})
     if keeper.started(launcher) != began or keeper.is_zombie(launcher):  # what was not there proves nothing
         return [{**one, "ok": False, "seen": "the process ended while it was looked at"} for one in checks]
@@ -145,6 +153,59 @@ def _package(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str])
     return right, f"{version}, RECORD {str(record)[:12]}"
 
 
+def _surrounding(one: Json, launcher: int, ranks: List[int], _moved: Dict[str, str]) -> Tuple[bool, str]:
+    """What the launcher was given, and whether the ranks have it."""
+    wrong: List[str] = []
+    for name, pid in [("the launcher", launcher), *((f"rank {server.rank_of(pid)}", pid) for pid in ranks)]:
+        there = attempt(functools.partial(surroundings.seen, pid, one["name"]))
+        if not surroundings.equal(one["name"], one["value"], there):
+            if one["name"] == "limits" and not is_unread(there):
+                there = {limit: there.get(limit) for limit in one["value"]}
+            wrong.append(f"{name} has {there['unread'] if is_unread(there) else there}")
+        if not one["ranks"]:
+            break
+    if wrong:
+        return False, "; ".join(wrong)
+    return True, f"in the launcher and {len(ranks)} ranks" if one["ranks"] else "in the launcher; ranks get their own"
+
+
+def _directory(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str]) -> Tuple[bool, str]:
+    try:
+        there = os.readlink(f"/proc/{launcher}/cwd")
+    except OSError as error:
+        return False, f"cannot be read: {error.strerror}"
+    return there == _placed(one["path"], moved), there
+
+
+def _cache(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str]) -> Tuple[bool, str]:
+    """Whether a cache is not the live one, and, where it was to be cold, holds nothing from before the launch."""
+    path = f"/proc/{launcher}/root{_placed(one['path'], moved)}"
+    try:
+        live, there = os.stat(one["path"]), os.stat(path)
+    except OSError as error:
+        return False, f"cannot be read: {error.strerror}"
+    if (live.st_dev, live.st_ino) == (there.st_dev, there.st_ino):
+        return False, "the live cache itself"
+    before = processes.started_at(launcher) - 1.0
+    count = 0
+    for place, _, names in os.walk(path):
+        for name in names:
+            count += 1
+            if one["cold"] and os.lstat(os.path.join(place, name)).st_ctime < before:
+                return False, f"holds {name} from before the launch"
+    return True, f"{'cold' if one['cold'] else 'a private copy'}, {count} files"
+
+
+def _setting(one: Json, settings: Settings) -> Tuple[bool, str]:
+    """A setting of the host, read again while the server runs."""
+    try:
+        there = settings.read(list(settings.expanded({one["name"]: one["value"]})))
+    except SettingError as error:
+        return False, str(error)
+    wrong = [f"{name} is {value}" for name, value in there.items() if str(value) != str(one["value"])]
+    return not wrong, "; ".join(wrong) or f"is {one['value']}"
+
+
 def _placed(path: str, moved: Dict[str, str]) -> str:
     for live, place in moved.items():
         if path == live or path.startswith(live + "/"):
@@ -162,4 +223,7 @@ _CHECKS = {
     "package": _package,
     "word": _word,
     "no word": _no_word,
+    "surrounding": _surrounding,
+    "directory": _directory,
+    "cache": _cache,
 }

@@ -12,6 +12,7 @@ import re
 import signal
 import stat
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -169,6 +170,27 @@ def run(
         return _finish(child, argv[0], deadline_s, limit, stdin)
     finally:
         _RUNNING.discard(child.pid)
+
+
+_MODULE = (
+    "import sys,importlib;sys.path.insert(0,sys.argv[1]);sys.dont_write_bytecode=True;"
+    "importlib.import_module(%r).main()"
+)
+
+
+def run_module(name: str, deadline_s: float, *words: str, stdin: Optional[bytes] = None) -> Finished:
+    """Run the `main` of one of this program's modules in a child of its own, which may hang or crash.
+
+    The words are `sys.argv[2:]` there.
+    """
+    place = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    handed = re.match(r"/proc/self/fd/(\d+)$", place)
+    return run(
+        [sys.executable, "-I", "-S", "-c", _MODULE % name, place, *words],
+        deadline_s,
+        stdin=stdin,
+        pass_fds=(int(handed[1]),) if handed else (),
+    )
 
 
 def end_commands() -> None:

@@ -308,6 +308,7 @@ def _raw(process: Process, role: str, rank: Optional[int]) -> Dict[str, Json]:
         "jit": jit,
         "affinity": attempt(lambda: processes.status(pid)["Cpus_allowed_list"]),
         "memory_nodes": attempt(lambda: processes.status(pid)["Mems_allowed_list"]),
+        "memory_policy": attempt(lambda: processes.memory_policy(pid)),
         "nice": process.stat.nice,
         "policy": process.stat.policy,
         "cgroup": attempt(lambda: processes.cgroup(pid)),

@@ -13,7 +13,6 @@ import json
 import os
 import random
 import select
-import shutil
 import socket
 import subprocess
 import sys
@@ -21,10 +20,12 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from probes import keeper, measure, output, proof
-from probes.reading import Json, read_text
+from probes import care, keeper, measure, output, proof, surroundings
+from probes import settings as host_settings
+from probes.reading import Json, read_text, run_module
 from probes.secrets import Keeper as Secrets
 from probes.server import option
+from probes.settings import SettingError, Settings
 from probes.watch import Watch
 
 Emit = Callable[[str, Json], None]
@@ -34,7 +35,11 @@ LARGEST_OUTPUT_BYTES = 64 << 20
 _KEEPER = (
     "import sys;sys.dont_write_bytecode=True;sys.path[:0]=['/proc/self/fd/%d'];from probes.keeper import main;main()"
 )
-_FOR_KEEPER = ("cwd", "trees", "directories", "flags", "isolation", "stop_s")
+
+
+_FOR_KEEPER = (
+    "cwd", "trees", "directories", "flags", "isolation", "stop_s", "surroundings", "switched", "caches",
+)  # fmt: skip
 
 
 class TrialError(Exception):
@@ -42,7 +47,8 @@ class TrialError(Exception):
 
     Attributes:
         kind: `unlaunchable` (these factors cannot run together), `launch` (it did not become ready), `measure` (it
-            failed while measured), `cancelled`, `busy` (another bisect runs here).
+            failed while measured), `cancelled`, `busy` (another bisect runs here), `stop` and `start` (the production
+            server would not).
     """
 
     def __init__(self, kind: str, message: str) -> None:
@@ -51,9 +57,15 @@ class TrialError(Exception):
 
 
 class Trials:
-    """All trials of one conversation. One runs at a time."""
+    """All trials of one conversation. One runs at a time.
 
-    def __init__(self, memory: int) -> None:
+    Args:
+        memory: descriptor of the memory file that holds this program.
+        settings: of the host.
+        nvml: the library to ask, where it is not the driver's own.
+    """
+
+    def __init__(self, memory: int, settings: Optional[Settings] = None, nvml: Optional[str] = None) -> None:
         self._memory = memory
         self._cancelled = threading.Event()
         self._objects: Dict[str, str] = {}
@@ -62,6 +74,9 @@ class Trials:
         self._live_pid: Optional[int] = None
         self._count = 0
         self._server: Optional[_Kept] = None
+        self._settings = settings or Settings()
+        self._nvml = nvml
+        self._shared = os.path.join(keeper.temporary_folder(), f"{_scratch_name()}-caches")
         keeper.prctl(keeper.PR_SET_CHILD_SUBREAPER, 1)
 
     def cancel(self) -> None:
@@ -71,8 +86,10 @@ class Trials:
             self._server.let_go()
 
     def close(self) -> None:
-        """End whatever a killed keeper has left to us."""
+        """End whatever a killed keeper has left to us, and put back what was changed."""
         keeper.end(keeper.descendants(os.getpid()), 0.0)
+        keeper.remove_tree(self._shared)
+        self._settings.put_back(server=True)
         if self._lock is not None:
             self._lock.close()
 
@@ -81,18 +98,17 @@ class Trials:
 
         Args:
             ask: `pid` of the live launcher (its variables hold the values that snapshots only have tokens of),
-                `secret_key`, `objects` (SHA-256 -> base64 of files that trials put in place).
+                `secret_key`, `objects` (SHA-256 -> base64 of files that trials put in place), and what
+                `probes.care.objections` wants to know.
+
+        Returns:
+            `swept`: what killed programs had left and was put back; `objections`, in words.
         """
         if self._lock is None:
-            lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
-                lock.bind("\0fingerprint-bisect")  # an abstract name: it vanishes with this process
-            except OSError:
-                lock.close()
-                raise TrialError(
-                    "busy", "another bisect is running on this host; wait for it or end it first"
-                ) from None
-            self._lock = lock
+                self._lock = care.take_lock()
+            except care.BusyError as error:
+                raise TrialError("busy", str(error)) from None
         self._objects.update(ask.get("objects", {}))
         self._live_pid = ask.get("pid")
         secrets = Secrets(bytes.fromhex(ask.get("secret_key") or "00"))
@@ -103,20 +119,92 @@ class Trials:
                     self._secrets.setdefault(secrets.token(value), value)
         for word in _cmdline(ask.get("pid")):
             self._secrets.setdefault(secrets.token(word.partition("=")[2] or word), word.partition("=")[2] or word)
-        return {"swept": keeper.sweep(), "cores": len(os.sched_getaffinity(0))}
+        return {"swept": self._recover(), "objections": care.objections(ask, self._live(), self._nvml)}
+
+    def able(self, ask: Json, _emit: Emit) -> Json:
+        """Which factors this user cannot switch here.
+
+        Args:
+            ask: `demands`, factor -> what its values need: each a `surrounding` with its `value`, a `directory`, a
+                `cache`, or `settings` of the host.
+
+        Returns:
+            Factor -> the reason, for those that cannot be switched.
+        """
+        refused: Dict[str, str] = {}
+        tried: List[Json] = []
+        for factor, demands in ask["demands"].items():
+            for demand in demands:
+                reason = None
+                if "settings" in demand:
+                    reason = self._settings.refusal(demand["settings"])
+                elif "directory" in demand:
+                    reason = None if os.path.isdir(demand["directory"]) else f"{demand['directory']} is not there"
+                elif "surrounding" in demand:
+                    tried.append({"factor": factor, **demand})
+                if reason is not None:
+                    refused.setdefault(factor, reason)
+        if tried:
+            done = run_module("probes.surroundings", 60.0, stdin=json.dumps(tried).encode())
+            if done.reason is not None:
+                raise TrialError("launch", f"surroundings could not be tried: {done.reason}")
+            refused.update(json.loads(done.text()))
+        return refused
+
+    def stop_server(self, ask: Json, _emit: Emit) -> Json:
+        """Stop the production server for the trials; it is started again at the end, whatever that is.
+
+        Args:
+            ask: `stop` and `start` (commands), `cwd` for the latter, `port` on which the server listens.
+        """
+        how = {"command": ask["start"], "cwd": ask["cwd"], "port": ask.get("port")}
+        try:
+            self._settings.note(host_settings.SERVER, how)
+            host_settings.stop_server(ask["stop"], self._live())
+        except SettingError as error:
+            raise TrialError("stop", str(error)) from None
+        self._live_pid = None
+        return {}
+
+    def start_server(self, ask: Json, _emit: Emit) -> Json:
+        """Put everything back, the production server included, and wait until that answers.
+
+        Args:
+            ask: `port`, `paths` and `timeout_s` of its readiness; `port` None does not wait.
+        """
+        said = self._settings.put_back(server=True)
+        until = time.monotonic() + float(ask["timeout_s"])
+        while ask.get("port") is not None and not self._answers(ask["port"], ask["paths"]):
+            if time.monotonic() > until:
+                raise TrialError("start", f"the production server was started and does not answer on {ask['port']}")
+            time.sleep(0.05)
+        return {"restored": said}
+
+    def _answers(self, port: int, paths: List[str]) -> bool:
+        for path in paths:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                status, _ = measure.get(measure.Server(port), path, 10.0)
+                if status != 404:
+                    return status == 200
+        return not paths and host_settings.listens(port)
 
     def restore(self, _ask: Json, _emit: Emit) -> Json:
-        """Remove what killed programs have left on this host."""
-        return {"swept": keeper.sweep()}
+        """Put back and remove what killed programs have left on this host."""
+        return {"swept": self._recover()}
+
+    def _recover(self) -> List[str]:
+        return [*keeper.sweep(), *self._settings.put_back(server=True, abandoned=True)]
 
     def run(self, plan: Json, emit: Emit) -> Json:
         """One trial.
 
         Args:
-            plan: `argv` (with `@PORT@` for the port), `cwd`, `variables`, `trees`, `directories`, `isolation`, `prove`
-                (checks, see `probes.proof.check`), `stop_s`; for a server `ready` (`paths` to ask in turn, `timeout_s`)
-                and `measure` (see `probes.measure.measure`), for a command that ends by itself `run` (`timeout_s`, and
-                see `probes.output.figures`).
+            plan: `argv` (with `@PORT@` for the port), `cwd`, `variables`, `trees`, `directories`, `isolation`,
+                `surroundings` and which of them are `switched` (see `probes.surroundings`), `caches` (directory ->
+                whether cold), `settings` of the host (see `probes.settings`), `prove` (checks, see
+                `probes.proof.check`), `stop_s`; for a server `ready` (`paths` to ask in turn, `timeout_s`) and
+                `measure` (see `probes.measure.measure`), for a command that ends by itself `run` (`timeout_s`, and see
+                `probes.output.figures`).
             emit: told `stage` events: `launching`, `ready`, `measuring`, `ending`.
 
         Raises:
@@ -128,28 +216,31 @@ class Trials:
         argv = [self._known(word).replace("@PORT@", str(port)) for word in plan["argv"]]
         variables = {name: self._known(value) for name, value in plan["variables"].items()}
         self._count += 1
-        scratch = os.path.join(
-            keeper.temporary_folder(),
-            f"{keeper.SCRATCH_PREFIX}{os.getpid()}-{keeper.started(os.getpid())}-{self._count}",
-        )
+        scratch = os.path.join(keeper.temporary_folder(), f"{_scratch_name()}-{self._count}")
         log = os.memfd_create("log")
         wanted = {
-            **{name: plan[name] for name in _FOR_KEEPER if name in plan},
+            **{name: plan[name] for name in _FOR_KEEPER if name in plan}, "shared": self._shared,
             "argv": argv, "variables": variables, "objects": self._objects, "scratch": scratch,
             "log": f"/proc/self/fd/{log}",
         }  # fmt: skip
         began = time.monotonic()
         emit("stage", {"stage": "launching"})
+        try:
+            self._settings.change(plan.get("settings", {}))
+        except SettingError as error:
+            os.close(log)
+            self._settings.put_back(server=False)
+            raise TrialError("unlaunchable", str(error)) from None
         server = self._server = _Kept(wanted, self._memory, log)
         try:
             started = server.await_start(self._cancelled)
             at_port = measure.Server(port, key=option(argv, "--api-key"))
             ready_s = self._await_ready(server, at_port, plan["ready"]) if "ready" in plan else 0.0
             emit("stage", {"stage": "ready", "seconds": ready_s})
-            proved = proof.check(plan.get("prove", []), int(started["pid"]), started["moved"])
+            proved = proof.check(plan.get("prove", []), int(started["pid"]), started["moved"], self._settings)
             emit("stage", {"stage": "measuring"})
             at = time.monotonic()
-            watched = Watch({*keeper.descendants(os.getpid()), *self._live()})
+            watched = Watch({*keeper.descendants(os.getpid()), *self._live()}, self._nvml, int(started["pid"]))
             try:
                 if "run" in plan:
                     figures = self._run_out(server, plan["run"])
@@ -171,10 +262,13 @@ class Trials:
             stop_s = time.monotonic() - at
             os.close(log)
             if os.path.exists(scratch):  # the keeper was killed; its children were ended above
-                shutil.rmtree(scratch, ignore_errors=True)
+                keeper.remove_tree(scratch)
+            for folder in surroundings.cgroups_named(os.path.basename(scratch)):
+                surroundings.remove_cgroup(folder)
+            restored = self._settings.put_back(server=False)
         return {
             "figures": figures, "proof": proved, "watch": watch, "isolation": started["isolation"],
-            "stubborn": stubborn,
+            "stubborn": stubborn, "missing": started["missing"], "restored": restored,
             "seconds": {"prepare": started["prepare_s"], "launch": ready_s, "measure": measure_s, "stop": stop_s,
                         "whole": time.monotonic() - began},
         }  # fmt: skip
@@ -238,6 +332,10 @@ class Trials:
 
 def _how(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit status {code}"
+
+
+def _scratch_name() -> str:
+    return f"{keeper.SCRATCH_PREFIX}{os.getpid()}-{keeper.started(os.getpid())}"
 
 
 class _Kept:

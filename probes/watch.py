@@ -10,7 +10,7 @@ import contextlib
 import threading
 from typing import Dict, Optional, Set
 
-from probes import gpu
+from probes import gpu, limits
 from probes.reading import Json, attempt, is_unread, read_text, unread
 
 HELD_DOWN = {"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"}
@@ -25,10 +25,13 @@ class Watch:
     Args:
         ours: processes whose use of a GPU is expected: the trial's, and the live server's beside it.
         nvml: the library to ask, where it is not the driver's own.
+        server: the measured launcher: how long cgroup quotas held it up is counted.
     """
 
-    def __init__(self, ours: Set[int], nvml: Optional[str] = None) -> None:
+    def __init__(self, ours: Set[int], nvml: Optional[str] = None, server: Optional[int] = None) -> None:
         self._ours = ours
+        self._server = server
+        self._throttled = _throttled_s(server)
         self._ask = {} if nvml is None else {"nvml": nvml}
         self._before = _processor_times()
         self._gpus: Json = None
@@ -46,7 +49,8 @@ class Watch:
 
         Returns:
             `steal_share` and `idle_share` of all processor time; `gpus`, by bus id: `sm_mhz`, `memory_mhz`, `power_w`,
-            `event_reasons` and the `foreign` processes; `disturbances`, in words.
+            `event_reasons` and the `foreign` processes; `throttled_s`, the time for which the tightest quota over the
+            server held it up; `disturbances`, in words.
         """
         if self._timer is not None:
             self._timer.cancel()
@@ -72,7 +76,24 @@ class Watch:
             words += [f"GPU {bus}: process {name} is not ours" for name in gpus[bus]["foreign"]]
             held = sorted(HELD_DOWN.intersection(reasons)) if isinstance(reasons, list) else []
             words += [f"GPU {bus}: clocks held down by {', '.join(held)}"] if held else []
-        return {**seen, "gpus": gpus, "disturbances": words}
+        until = _throttled_s(self._server)
+        held_up = [until[path] - since for path, since in self._throttled.items() if path in until]
+        return {**seen, "gpus": gpus, "throttled_s": max(held_up, default=None), "disturbances": words}
+
+
+def _throttled_s(pid: Optional[int]) -> Dict[str, float]:
+    """For how long each cgroup over a process was held up by its quota so far, in seconds."""
+    if pid is None:
+        return {}
+    with contextlib.suppress(OSError, ValueError):
+        levels = limits.levels("/", limits.cgroup_paths(read_text(f"/proc/{pid}/cgroup")))
+        stats = {f"{number} {level['path']}": level["cpu_stat"] for number, level in enumerate(levels)}
+        return {
+            name: stat.get("throttled_usec", 0) / 1e6 + stat.get("throttled_time", 0) / 1e9
+            for name, stat in stats.items()
+            if stat
+        }
+    return {}
 
 
 def _processor_times() -> Dict[str, float]:

@@ -45,6 +45,8 @@ class Process(Part):
     affinity: Read[str] = ""
     memory_nodes: Read[str] = ""
     """NUMA nodes that it may allocate on."""
+    memory_policy: Read[str] = "default"
+    """Where its memory is put, as the kernel writes it: `bind:0`, `interleave:0-1`."""
     nice: Read[int] = 0
     policy: str = "other"
     """The kernel's scheduling class: `other`, `fifo`, `round robin`, `batch`, `idle`, `deadline`."""

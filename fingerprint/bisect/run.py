@@ -7,11 +7,13 @@ snapshot says, and the last thing that happens is that it is read again and comp
 from __future__ import annotations
 
 import base64
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from fingerprint import __version__
 from fingerprint.bisect.journal import CaseLine, EndLine, FactorLine
@@ -24,8 +26,9 @@ from fingerprint.case import Case, Outcome, unseen
 from fingerprint.diff import Comparison, compare
 from fingerprint.engines import Engine, engine_of
 from fingerprint.engines.command import LAUNCH
-from fingerprint.errors import CaseError, UsageError
+from fingerprint.errors import CaseError, TargetError, UsageError
 from fingerprint.factors import Evidence, Factor, Fixed, Found, find, plan_of
+from fingerprint.factors.host_settings import KINDS as HOST_KINDS
 from fingerprint.targets.local import LocalTarget
 from snapshots import Unread
 
@@ -33,8 +36,8 @@ if TYPE_CHECKING:
     from fingerprint.host import HostProgram
     from snapshots import Measured, Snapshot
 
-CHECKED = ("server", "packages", "startup", "trees")
-"""Sections that say what a relaunch would start: these must be on the host as the new snapshot has them."""
+CHECKED = ("server", "packages", "startup", "trees", "limits", "host", "gpu")
+"""Sections that say what a relaunch would start, and on what: the host must be as the new snapshot has them."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,9 @@ class Options:
         max_new_tokens: tokens of each, in the same way.
         figure: what launches are compared by, where it is not the best one that the engine has.
         accept_length: fixed for every launch, so that time alone is compared; what the server says is then nonsense.
+        allow_host_changes: settings of the host are factors, too: really changed for a launch, and put back.
+        stop_command: stops the production server before the first launch.
+        start_command: starts it again at the end, whatever that is.
     """
 
     folder: Path
@@ -88,6 +94,9 @@ class Options:
     max_new_tokens: int | None = None
     accept_length: float | None = None
     figure: str | None = None
+    allow_host_changes: bool = False
+    stop_command: str | None = None
+    start_command: str | None = None
     now: Callable[[], datetime] = field(default=lambda: datetime.now(timezone.utc))
 
 
@@ -102,6 +111,8 @@ class Prepared:
     search: Search
     engine: Engine
     evidence: Evidence
+    restored: tuple[str, ...] = ()
+    """What an earlier bisect that was killed had left on the host, and what was done about it."""
 
 
 def bisect(
@@ -128,19 +139,21 @@ def bisect(
         UsageError: there is nothing to launch, or the host is not what `new` says.
         FingerprintError: as everything below.
     """
-    plan_of(new)  # says what is missing before anything is touched
+    plan = plan_of(new)  # says what is missing before anything is touched
     _refuse_two_hosts(old, new, anyway=options.anyway)
+    if (options.stop_command is None) != (options.start_command is None):
+        raise UsageError("--stop-command and --start-command go together: a server that is stopped is started again.")
+    engine, conditions = engine_with(new, options)
+    restored = _put_right(host, new, engine)
     before, ask = _read_host(host, new, options)
     _refuse_other_host(new, before, anyway=options.anyway)
-    prepared = _prepare(host, old, new, old_path, options)
+    evidence = evidence_beside(old_path, options.kept, _clones(host, new, options))
+    found = _switchable(host, _launchable(find(old, new, evidence), engine), options)
     launcher = before.server.processes.get("launcher")
-    objects = {
-        digest: base64.b64encode(prepared.evidence.get(digest)).decode()
-        for factor in prepared.factors.values()
-        for digest in factor.objects()
-    }
     pid = launcher.pid if launcher is not None else None
-    host.call("prepare", {"pid": pid, "secret_key": options.secret_key, "objects": objects})
+    wanted = [factor for factor in found.factors if not options.only or factor.id in options.only]
+    _get_ready(host, new, pid, {digest for factor in wanted for digest in factor.objects()}, evidence, options)
+    prepared = replace(_prepare(old, new, engine, conditions, evidence, found, options), restored=restored)
     on_prepared(prepared)
     session = Session(
         host=host,
@@ -155,7 +168,18 @@ def bisect(
         now=options.now,
     )
     session.replay()
-    verdict = session.run()
+    if options.stop_command is None:
+        verdict = session.run()
+    else:
+        port = _port(before)
+        commands = {"stop": options.stop_command, "start": options.start_command, "cwd": plan.cwd, "port": port}
+        host.call("stop server", commands)
+        try:
+            verdict = session.run()
+        finally:  # where the way to the host broke, the host program does the same by itself
+            with contextlib.suppress(TargetError):
+                _start_server(host, port, engine)
+        ask = {**ask, "pid": None, "port": port}
     after = capture(host, ask)
     differences = _host_differences(before, after)
     prepared.case.journal.append(
@@ -173,7 +197,7 @@ def bisect(
         source=session.source,
         fixed=_fixed_lines(prepared.found),
         conditions=prepared.case.journal.case().conditions,
-        unseen=unseen(old, new),
+        unseen=[*unseen(old, new), *session.unlike],
         opened=session.opened,
         revert=_revert(verdict, prepared.factors),
         host_before=before.id,
@@ -214,13 +238,83 @@ def _clones(host: HostProgram, new: Snapshot, options: Options) -> list[Path]:
     return [*named, *(map(Path, new.trees.trees) if isinstance(host.target, LocalTarget) else ())]
 
 
-def _prepare(host: HostProgram, old: Snapshot, new: Snapshot, old_path: Path, options: Options) -> Prepared:
-    engine, conditions = engine_with(new, options)
-    evidence = evidence_beside(old_path, options.kept, _clones(host, new, options))
-    found = _launchable(find(old, new, evidence), engine)
+def _put_right(host: HostProgram, new: Snapshot, engine: Engine) -> tuple[str, ...]:
+    """Put back what a killed bisect has left, and wait for the production server if that was stopped for it."""
+    said = list(host.call("restore", {})["swept"])
+    if any(words.startswith("the production server") for words in said):
+        _start_server(host, _port(new), engine)
+    return tuple(said)
+
+
+def _get_ready(
+    host: HostProgram, new: Snapshot, pid: int | None, digests: set[str], evidence: Evidence, options: Options
+) -> None:
+    """Take the host's lock, hand over the kept files, and hear what speaks against trials there.
+
+    Raises:
+        UsageError: there is no room for a second server, or others use its GPUs.
+        HostProgramError: another bisect runs there.
+    """
+    objects = {digest: base64.b64encode(evidence.get(digest)).decode() for digest in digests}
+    prefix = plan_of(new).prefix
+    answer = host.call(
+        "prepare",
+        {
+            "pid": pid,
+            "secret_key": options.secret_key,
+            "objects": objects,
+            "trees": list(new.trees.trees),
+            "prefixes": [prefix] if prefix is not None else [],
+            "bytes": sum(len(content) * 3 // 4 for content in objects.values()),
+            "isolation": options.isolation,
+            "stops": options.stop_command is not None,
+        },
+    )
+    if answer["objections"] and not options.anyway:
+        raise UsageError(f"No trial was started: {'; '.join(answer['objections'])}. --anyway goes on nevertheless.")
+
+
+def _start_server(host: HostProgram, port: int | None, engine: Engine) -> None:
+    """Have everything put back, and wait until the production server answers."""
+    host.call("start server", {"port": port, "paths": list(engine.ready_paths), "timeout_s": engine.ready_s})
+
+
+def _port(snapshot: Snapshot) -> int | None:
+    return urlsplit(snapshot.server.url).port if snapshot.server.url else None
+
+
+def _switchable(host: HostProgram, found: Found, options: Options) -> Found:
+    """The factors that this user can switch on this host, as the host program found out; the others are fixed."""
+    refused = {
+        factor.id: "a launch would really change the host for it; --allow-host-changes lets it, and puts it back"
+        for factor in found.factors
+        if factor.kind in HOST_KINDS and not options.allow_host_changes
+    }
+    demands = {factor.id: factor.demands() for factor in found.factors if factor.id not in refused}
+    refused |= host.call("able", {"demands": {name: needs for name, needs in demands.items() if needs}})
+    fixed = [
+        Fixed(factor.id, factor.old_words, factor.new_words, refused[factor.id])
+        for factor in found.factors
+        if factor.id in refused
+    ]
+    return Found([factor for factor in found.factors if factor.id not in refused], [*found.fixed, *fixed])
+
+
+def _prepare(
+    old: Snapshot,
+    new: Snapshot,
+    engine: Engine,
+    conditions: list[str],
+    evidence: Evidence,
+    found: Found,
+    options: Options,
+) -> Prepared:
     # What every launch has is no factor of it.
     forced = {*(f"variable:{name}" for name in engine.variables), *(f"flag:{name}" for name in engine.flags)}
     factors = {factor.id: factor for factor in found.factors if factor.id not in forced}
+    for one in found.fixed:
+        if one.id in options.only:
+            raise UsageError(f"{one.id} cannot be switched: {one.reason}.")
     if unknown := options.only - factors.keys():
         raise UsageError(
             f"{', '.join(sorted(unknown))}: not among the factors; `fingerprint diff --factors` lists them."

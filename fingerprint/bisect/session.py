@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 STEAL_SHARE = 0.10
 """A launch during which the hypervisor took more of the processors than this is repeated once, then marked."""
 
+ACCEPTED = 0.02
+"""A launch whose accept length differs by more than this share from the first one's is marked: it did other work."""
+
 _REPEATED = frozenset({"launch", "measure"})
 
 
@@ -101,6 +104,10 @@ class Session:
     source: str | None = None
     began: datetime | None = None
     number: int = 0
+    unlike: list[str] = field(default_factory=list)
+    """What launches here could not have as the live server has it, in words."""
+    reference: TrialLine | None = None
+    """The first measured launch: what the others generate is compared with what it did."""
 
     def replay(self) -> int:
         """Tell the search what the journal already holds. Returns the number of launches."""
@@ -273,13 +280,31 @@ class Session:
             disturbances.append(f"{steal:.0%} of the processors went to other virtual machines")
         if disturbances:
             return line("disturbed", reason="; ".join(disturbances), marks=disturbances, **details)
+        self.unlike += [words for words in answer["missing"] if words not in self.unlike]
+        return line("measured", **details, marks=self._marks(answer))
+
+    def _marks(self, answer: dict[str, Any]) -> list[str]:
+        """What was odd about a launch that was measured."""
+        marks = [words for words in answer["restored"] if "could NOT" in words]
         if answer["stubborn"]:
-            details["marks"] = [f"processes {answer['stubborn']} would not end"]
-        return line("measured", **details)
+            marks.append(f"processes {answer['stubborn']} would not end")
+        throttled = answer["watch"].get("throttled_s")
+        if isinstance(throttled, float) and throttled > 0:
+            marks.append(f"its CPU quota held it up for {throttled:.2f} s")
+        if self.reference is not None:
+            first, figures = self.reference.figures, answer["figures"]
+            invented = self.engine.accept_length in self.engine.variables  # then so are the words
+            if first.get("outputs") != figures.get("outputs") and not invented:
+                marks.append(f"it generated other tokens than launch {self.reference.number}")
+            then, length = first.get("accept_length"), figures.get("accept_length")
+            if isinstance(then, float) and isinstance(length, float) and abs(length - then) > ACCEPTED * then:
+                marks.append(f"its accept length was {length:.2f}, in launch {self.reference.number} {then:.2f}")
+        return marks
 
     def _note(self, line: TrialLine) -> None:
         if line.status == "measured":
             self.metric, self.source = self.metric or line.metric, self.source or line.source
+            self.reference = self.reference or line
 
     def _refuse_hopeless(self, line: TrialLine) -> None:
         """The live launch itself must be launchable: without it there is nothing to compare."""

@@ -7,12 +7,12 @@ can switch is `Fixed`, with the reason. `find` asks all kinds.
 from __future__ import annotations
 
 from fingerprint.errors import UsageError
-from fingerprint.factors import flags, packages, startup, tree, variables
+from fingerprint.factors import flags, host_settings, packages, process, startup, tree, variables
 from fingerprint.factors.base import Evidence, Factor, Fixed, Found, Inside, Part
 from fingerprint.factors.plan import LaunchPlan, plan_of
 from snapshots import Snapshot
 
-_KINDS = (variables.find, flags.find, tree.find, packages.find, startup.find)
+_KINDS = (variables.find, flags.find, tree.find, packages.find, startup.find, process.find, host_settings.find)
 
 
 def find(old: Snapshot, new: Snapshot, evidence: Evidence) -> Found:

@@ -6,7 +6,7 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,6 +69,10 @@ class Factor(ABC):
     def objects(self) -> frozenset[str]:
         """Digests of kept files that its plans refer to."""
         return frozenset()
+
+    def demands(self) -> list[dict[str, Any]]:
+        """What the host has to allow this user for both values (`probes.trial.Trials.able`); nothing for most."""
+        return []
 
     def inside(self, _evidence: Evidence) -> Inside | str:
         """What it is made of, where a launch can have some of that; else why not, empty where it simply has no parts.

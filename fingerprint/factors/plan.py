@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fingerprint.errors import UsageError
+from fingerprint.factors.surroundings import surroundings_of
 from fingerprint.spellings import names_of
 from snapshots import LocalFile, Snapshot, Unread
 
@@ -80,6 +81,14 @@ class LaunchPlan:
     """The serving environment's own directory."""
     trees: dict[str, TreePlan] = field(default_factory=dict)
     directories: dict[str, DirectoryPlan] = field(default_factory=dict)
+    surroundings: Json = field(default_factory=dict)
+    """What the process is given before it starts (`probes.surroundings`)."""
+    switched: set[str] = field(default_factory=set)
+    """Those surroundings that are factors: without them there is no launch."""
+    caches: dict[str, bool] = field(default_factory=dict)
+    """Directories that a launch sees as a private copy; true: as an empty one."""
+    settings: Json = field(default_factory=dict)
+    """Settings of the host that are really changed for the launch (`probes.settings`)."""
     checks: list[Json] = field(default_factory=list)
     imports: list[str] = field(default_factory=list)
     """Where the server imports from, in order."""
@@ -104,6 +113,10 @@ class LaunchPlan:
             "variables": self.variables,
             "trees": {root: tree.to_json() for root, tree in self.trees.items()},
             "directories": {root: directory.to_json() for root, directory in self.directories.items()},
+            "surroundings": self.surroundings,
+            "switched": sorted(self.switched),
+            "caches": self.caches,
+            "settings": self.settings,
             "prove": self.checks,
             "flags": {
                 "imports": self.imports,
@@ -144,4 +157,6 @@ def plan_of(live: Snapshot) -> LaunchPlan:
         prefix=interpreter.prefix
         if interpreter is not None and interpreter.prefix != interpreter.base_prefix
         else None,
+        surroundings=surroundings_of(live),
+        caches={cache.path: False for cache in live.caches.caches.values() if cache.exists is True and cache.files},
     )

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 COSTS = {
     "variable": "a relaunch",
     "flag": "a relaunch",
+    "process": "a relaunch",
+    "host": "a relaunch, and a change of the host that is put back",
+    "gpu": "a relaunch, and a change of the host that is put back",
     "startup": "a relaunch, with a private layer over its directory",
     "tree": "a relaunch, with a private layer over the tree",
     "package": "a relaunch, with a private layer over the environment",

@@ -59,6 +59,9 @@ class ProgressObserver:
 
     def prepared(self, prepared: Prepared) -> None:
         """Say what will be searched, and what it is likely to cost."""
+        for words in prepared.restored:  # what a killed bisect had left is trouble: said in any case
+            text = f"left by a bisect that was killed: {words}"
+            self._console.print(escape(clean(text, 400)), highlight=False, soft_wrap=True)
         estimate = prepared.search.estimate()
         self._expected = estimate.launches
         self._say(

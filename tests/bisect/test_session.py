@@ -65,6 +65,8 @@ def answer_of(verify_ms: object, **changes: object) -> dict[str, Any]:
         "isolation": "overlay",
         "seconds": {},
         "stubborn": [],
+        "missing": [],
+        "restored": [],
     }
     return {**whole, **changes}
 
@@ -200,3 +202,36 @@ def test_a_fault_of_our_own_is_not_taken_for_a_result(tmp_path: Path) -> None:
     with pytest.raises(HostProgramError, match="KeyError"):
         session(host, tmp_path).run()
     assert not (tmp_path / "journal.jsonl").exists()
+
+
+def test_a_launch_that_does_other_work_than_the_first_is_marked(tmp_path: Path) -> None:
+    def answer(plan: dict[str, Any]) -> dict[str, Any]:
+        other = plan["variables"]["A"] == "1"
+        figures = {
+            "verify_ms": by_b(plan),
+            "source": "engine timer",
+            "outputs": "other" if other else "same",
+            "accept_length": 2.5 if other else 3.0,
+        }
+        return answer_of(0.0, figures=figures, watch={"throttled_s": 0.25 if other else 0.0})
+
+    session(Scripted(answer), tmp_path).run()
+    lines = Journal(tmp_path / "journal.jsonl").trials()
+    first = "variable:A" in lines[0].new
+    for line in lines:
+        other = "variable:A" not in line.new
+        assert ("its CPU quota held it up for 0.25 s" in line.marks) == other
+        unlike = other == first
+        assert any("generated other tokens than launch 1" in mark for mark in line.marks) == unlike
+        assert any(mark.startswith("its accept length was") for mark in line.marks) == unlike
+
+
+def test_what_could_not_be_put_back_and_what_is_unlike_the_live_server_is_said(tmp_path: Path) -> None:
+    lost = "proc/sys/kernel/numa_balancing could NOT be put back to 0: it is 1"
+    unlike = "unlike the live server's, its nice is not -5: Permission denied"
+    made = session(
+        Scripted(lambda plan: answer_of(by_b(plan), restored=[lost, "vm.x is 1 again"], missing=[unlike])), tmp_path
+    )
+    made.run()
+    assert made.unlike == [unlike]
+    assert {tuple(line.marks) for line in Journal(tmp_path / "journal.jsonl").trials()} == {(lost,)}

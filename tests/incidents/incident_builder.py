@@ -497,8 +497,8 @@ COLD: dict[str, Step] = {
         "python/sglang/srt/entrypoints/openai/protocol.py", "    user: str | None = None"
     ),
     "tree:test/test_serving.py": _patched("test/test_serving.py", "assert True"),
-    "gpu/gpus/0000:41:00.0/persistence": _board("persistence", value=False),
-    "host/sysctls/vm.swappiness": _sysctl("vm.swappiness", "60"),
+    "gpu:persistence": _board("persistence", value=False),
+    "host:vm.swappiness": _sysctl("vm.swappiness", "60"),
     "host/system/version_id": _machine("system", {"id": "ubuntu", "version_id": "24.10"}),
 }
 """What changes between any two days and is seldom looked at."""

@@ -150,8 +150,10 @@ class SimulatedHost:
                 if section in args["sections"]:
                     on_event("section", {"name": section, "section": value.model_dump(mode="json")})
             return {}
-        if name == "prepare":
-            return {"swept": [], "cores": 2}
+        if name in {"restore", "prepare"}:
+            return {"swept": [], "objections": []}
+        if name == "able":
+            return {}
         assert name == "try"
         self.launches += 1
         self.clock += timedelta(seconds=95)
@@ -170,6 +172,8 @@ class SimulatedHost:
             "watch": self.watch(self.launches),
             "isolation": "mount namespace",
             "stubborn": [],
+            "missing": [],
+            "restored": [],
             "seconds": {"prepare": 0.2, "launch": 31.0, "measure": 12.0, "stop": 1.0, "whole": 44.2},
         }
 
