@@ -209,7 +209,7 @@ def test_a_launch_that_does_other_work_than_the_first_is_marked(tmp_path: Path) 
         other = plan["variables"]["A"] == "1"
         figures = {
             "verify_ms": by_b(plan),
-            "source": "engine timer",
+            "sources": {"verify_ms": "engine timer"},
             "outputs": "other" if other else "same",
             "accept_length": 2.5 if other else 3.0,
         }
