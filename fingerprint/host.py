@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import io
 import json
 import secrets
@@ -48,7 +49,7 @@ Handler = Callable[[str, Any], None]
 
 @functools.cache
 def payload() -> bytes:
-    """The host program as a zip; equal sources give equal bytes."""
+    """The host program as a zip, with the one module of others that it needs; equal sources give equal bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         root = Path(str(resources.files("probes")))
@@ -56,6 +57,11 @@ def payload() -> bytes:
             entry = zipfile.ZipInfo(f"probes/{path.relative_to(root).as_posix()}", (1980, 1, 1, 0, 0, 0))
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, path.read_bytes())
+        binding = importlib.util.find_spec("pynvml")
+        if binding is not None and binding.origin:
+            entry = zipfile.ZipInfo("pynvml.py", (1980, 1, 1, 0, 0, 0))
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, Path(binding.origin).read_bytes())
     return buffer.getvalue()
 
 

@@ -1,8 +1,9 @@
 """The GPUs, through NVML: what they are, what they are allowed, what holds them back, and how they reach each other.
 
-NVML is the driver's own library and opens no CUDA context. It runs in a child of its own, because it can hang in the
-kernel and has crashed before: such a child is ended or abandoned, and the rest of the capture is there. Each of its
-answers can be missing on a given board or driver, so each is a value or a reason by itself.
+NVML is the driver's own library and opens no CUDA context; NVIDIA's Python binding of it, pynvml, travels along with
+this package. It runs in a child of its own, because it can hang in the kernel and has crashed before: such a child is
+ended or abandoned, and the rest of the capture is there. Each of its answers can be missing on a given board or driver,
+so each is a value or a reason by itself.
 """
 
 from __future__ import annotations
@@ -181,81 +182,40 @@ class NvmlError(Exception):
     """NVML answered with an error; the text is its own."""
 
 
-class _PciInfo(ctypes.Structure):
-    _fields_ = [
-        ("bus_id_legacy", ctypes.c_char * 16), ("domain", ctypes.c_uint), ("bus", ctypes.c_uint),
-        ("device", ctypes.c_uint), ("device_id", ctypes.c_uint), ("subsystem_id", ctypes.c_uint),
-        ("bus_id", ctypes.c_char * 32),
-    ]  # fmt: skip
-
-
-class _Memory(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
-
-
-class _Utilization(ctypes.Structure):
-    _fields_ = [("gpu", ctypes.c_uint), ("memory", ctypes.c_uint)]
-
-
-class _Process(ctypes.Structure):
-    _fields_ = [
-        ("pid", ctypes.c_uint), ("memory", ctypes.c_ulonglong), ("instance", ctypes.c_uint), ("compute", ctypes.c_uint),
-    ]  # fmt: skip
-
-
 class Nvml:
-    """The library, its functions by name."""
+    """The library by way of NVIDIA's own Python binding, which knows its structures and their versions."""
 
     def __init__(self, libraries: List[str]) -> None:
+        try:
+            import pynvml
+        except ImportError as error:
+            raise NvmlError(f"{_NOT_LOADED}: {error}") from None
+        self._binding = pynvml
         reasons = []
         for name in libraries:
             try:
-                self._library = ctypes.CDLL(name)
-                break
-            except OSError as error:
+                pynvml.nvmlLib = ctypes.CDLL(name)
+                return
+            except OSError as error:  # noqa: PERF203 - the next one may be there
                 reasons.append(str(error))
-        else:
-            raise NvmlError(f"{_NOT_LOADED}: {reasons[0]}")
+        raise NvmlError(f"{_NOT_LOADED}: {reasons[0]}")
 
-    def call(self, name: str, *arguments: Any) -> None:  # noqa: ANN401 - whatever ctypes takes
-        """Call a function that answers with a status.
+    def ask(self, name: str, *arguments: Any) -> Any:  # noqa: ANN401 - whatever the function takes and gives
+        """Call a function of the binding; bytes come back as text.
 
         Raises:
             NvmlError: it does not exist in this driver, or failed.
         """
+        function = getattr(self._binding, name, None)
+        if function is None:
+            raise NvmlError(f"pynvml has no {name}")
         try:
-            function = getattr(self._library, name)
-        except AttributeError:
-            raise NvmlError(f"this driver's NVML has no {name}") from None
-        code = function(*arguments)
-        if code != 0:
-            words = self._library.nvmlErrorString
-            words.restype = ctypes.c_char_p
-            raise NvmlError(_ERRORS.get(code) or (words(code) or b"error %d" % code).decode("utf-8", "replace"))
-
-    def text(self, name: str, *arguments: Any) -> str:  # noqa: ANN401
-        """A function that fills a buffer and takes its length."""
-        buffer = ctypes.create_string_buffer(256)
-        self.call(name, *arguments, buffer, ctypes.c_uint(96))
-        return buffer.value.decode("utf-8", "replace")
-
-    def number(self, name: str, *arguments: Any) -> int:  # noqa: ANN401
-        """A function that answers with one unsigned number."""
-        value = ctypes.c_uint()
-        self.call(name, *arguments, ctypes.byref(value))
-        return value.value
-
-    def wide(self, name: str, *arguments: Any) -> int:  # noqa: ANN401
-        """A function that answers with one wide unsigned number."""
-        value = ctypes.c_ulonglong()
-        self.call(name, *arguments, ctypes.byref(value))
-        return value.value
-
-    def pair(self, name: str, *arguments: Any) -> Tuple[int, int]:  # noqa: ANN401
-        """A function that answers with two numbers."""
-        first, second = ctypes.c_uint(), ctypes.c_uint()
-        self.call(name, *arguments, ctypes.byref(first), ctypes.byref(second))
-        return first.value, second.value
+            answer = function(*arguments)
+        except self._binding.NVMLError as error:
+            if error.value == self._binding.NVML_ERROR_FUNCTION_NOT_FOUND:
+                raise NvmlError(f"this driver's NVML has no {name}") from None
+            raise NvmlError(_ERRORS.get(error.value) or str(error)) from None
+        return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
 
 
 def _value(read: Callable[[], Json]) -> Json:
@@ -276,28 +236,27 @@ def bus_id(text: str) -> str:
 
 def collect(nvml: Nvml) -> Dict[str, Json]:
     """Everything that the gpu section takes from NVML."""
-    nvml.call("nvmlInit_v2")
+    nvml.ask("nvmlInit")
     try:
         found: Dict[str, Json] = {
-            "driver": _value(lambda: nvml.text("nvmlSystemGetDriverVersion")),
-            "nvml": _value(lambda: nvml.text("nvmlSystemGetNVMLVersion")),
-            "cuda": _value(lambda: _cuda(nvml.number("nvmlSystemGetCudaDriverVersion_v2"))),
+            "driver": _value(lambda: nvml.ask("nvmlSystemGetDriverVersion")),
+            "nvml": _value(lambda: nvml.ask("nvmlSystemGetNVMLVersion")),
+            "cuda": _value(lambda: _cuda(nvml.ask("nvmlSystemGetCudaDriverVersion_v2"))),
         }
-        count = min(nvml.number("nvmlDeviceGetCount_v2"), _MOST_GPUS)
+        count = min(nvml.ask("nvmlDeviceGetCount"), _MOST_GPUS)
         gpus: Dict[str, Json] = {}
-        handles: Dict[str, ctypes.c_void_p] = {}
+        handles: Dict[str, Any] = {}
         for index in range(count):
             try:
-                handle = ctypes.c_void_p()
-                nvml.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
-                pci = _PciInfo()
-                nvml.call("nvmlDeviceGetPciInfo_v3", handle, ctypes.byref(pci))
+                handle = nvml.ask("nvmlDeviceGetHandleByIndex", index)
+                pci = nvml.ask("nvmlDeviceGetPciInfo", handle)
             except NvmlError as error:
                 gpus[f"index {index}"] = unread(str(error))
                 continue
-            place = bus_id(pci.bus_id.decode("ascii", "replace"))
+            address = pci.busId if isinstance(pci.busId, str) else pci.busId.decode("ascii", "replace")
+            place = bus_id(address)
             handles[place] = handle
-            gpus[place] = _gpu(nvml, handle, pci, index)
+            gpus[place] = _gpu(nvml, handle, pci.pciDeviceId, index)
         found["gpus"] = gpus
         found["links"] = {
             f"{first} {second}": _link(nvml, handles[first], handles[second])
@@ -307,113 +266,79 @@ def collect(nvml: Nvml) -> Dict[str, Json]:
         }
         return found
     finally:
-        nvml.call("nvmlShutdown")
+        nvml.ask("nvmlShutdown")
 
 
 def _cuda(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
-def _gpu(nvml: Nvml, handle: ctypes.c_void_p, pci: _PciInfo, index: int) -> Dict[str, Json]:
-    def text(name: str) -> Json:
-        return _value(lambda: nvml.text(name, handle))
+def _gpu(nvml: Nvml, handle: Any, device: int, index: int) -> Dict[str, Json]:  # noqa: ANN401 - the binding's own
+    def told(name: str, *arguments: int) -> Json:
+        return _value(lambda: nvml.ask(name, handle, *arguments))
 
-    def number(name: str) -> Json:
-        return _value(lambda: nvml.number(name, handle))
-
-    def milliwatts(name: str) -> Json:
-        return _value(lambda: nvml.number(name, handle) / 1000)
+    def watts(name: str) -> Json:
+        return _value(lambda: nvml.ask(name, handle) / 1000)
 
     def clocks(name: str) -> Dict[str, Json]:
-        found = {kind: _value(lambda kind=kind: nvml.number(name, handle, _CLOCKS[kind])) for kind in _CLOCKS}  # type: ignore[misc]
+        found = {kind: told(name, number) for kind, number in _CLOCKS.items()}
         return {kind: value for kind, value in found.items() if value is not None}
 
-    def first(pair: Json) -> Json:
-        return pair if pair is None or is_unread(pair) else pair[0]
+    def first(name: str) -> Json:
+        return _value(lambda: nvml.ask(name, handle)[0])
 
-    ecc = _value(lambda: nvml.pair("nvmlDeviceGetEccMode", handle))
-    mig = _value(lambda: nvml.pair("nvmlDeviceGetMigMode", handle))
-    limits = _value(lambda: nvml.pair("nvmlDeviceGetPowerManagementLimitConstraints", handle))
-    mode = number("nvmlDeviceGetComputeMode")
-    persistence = number("nvmlDeviceGetPersistenceMode")
+    mode, persistence = told("nvmlDeviceGetComputeMode"), told("nvmlDeviceGetPersistenceMode")
     return {
         "index": index,
-        "name": text("nvmlDeviceGetName"),
-        "uuid": text("nvmlDeviceGetUUID"),
-        "serial": text("nvmlDeviceGetSerial"),
-        "pci_id": f"{pci.device_id & 0xFFFF:04x}:{pci.device_id >> 16:04x}",
-        "part_number": text("nvmlDeviceGetBoardPartNumber"),
-        "vbios": text("nvmlDeviceGetVbiosVersion"),
-        "inforom": text("nvmlDeviceGetInforomImageVersion"),
-        "gsp_firmware": _value(lambda: _gsp(nvml, handle)),
-        "compute_capability": _value(lambda: _capability(nvml, handle)),
-        "cores": number("nvmlDeviceGetNumGpuCores"),
-        "memory_bytes": _value(lambda: _memory(nvml, handle, "total")),
-        "memory_used_bytes": _value(lambda: _memory(nvml, handle, "used")),
-        "memory_bus_bits": number("nvmlDeviceGetMemoryBusWidth"),
-        "bar1_bytes": _value(lambda: _bar1(nvml, handle)),
+        "name": told("nvmlDeviceGetName"),
+        "uuid": told("nvmlDeviceGetUUID"),
+        "serial": told("nvmlDeviceGetSerial"),
+        "pci_id": f"{device & 0xFFFF:04x}:{device >> 16:04x}",
+        "part_number": told("nvmlDeviceGetBoardPartNumber"),
+        "vbios": told("nvmlDeviceGetVbiosVersion"),
+        "inforom": told("nvmlDeviceGetInforomImageVersion"),
+        "gsp_firmware": told("nvmlDeviceGetGspFirmwareVersion"),
+        "compute_capability": _value(lambda: "{}.{}".format(*nvml.ask("nvmlDeviceGetCudaComputeCapability", handle))),
+        "cores": told("nvmlDeviceGetNumGpuCores"),
+        "memory_bytes": _value(lambda: int(nvml.ask("nvmlDeviceGetMemoryInfo", handle).total)),
+        "memory_used_bytes": _value(lambda: int(nvml.ask("nvmlDeviceGetMemoryInfo", handle).used)),
+        "memory_bus_bits": told("nvmlDeviceGetMemoryBusWidth"),
+        "bar1_bytes": _value(lambda: int(nvml.ask("nvmlDeviceGetBAR1MemoryInfo", handle).bar1Total)),
         "clocks_max_mhz": clocks("nvmlDeviceGetMaxClockInfo"),
         "clocks_application_mhz": clocks("nvmlDeviceGetApplicationsClock"),
         "clocks_now_mhz": clocks("nvmlDeviceGetClockInfo"),
         "clock_ranges": _value(lambda: clock_ranges(nvml, handle)),
         "event_reasons": _value(lambda: _reasons(nvml, handle)),
-        "performance_state": number("nvmlDeviceGetPerformanceState"),
-        "power_limit_w": milliwatts("nvmlDeviceGetPowerManagementLimit"),
-        "power_enforced_w": milliwatts("nvmlDeviceGetEnforcedPowerLimit"),
-        "power_default_w": milliwatts("nvmlDeviceGetPowerManagementDefaultLimit"),
-        "power_range_w": limits if limits is None or is_unread(limits) else [limit / 1000 for limit in limits],
-        "power_now_w": milliwatts("nvmlDeviceGetPowerUsage"),
-        "temperature_c": _value(lambda: nvml.number("nvmlDeviceGetTemperature", handle, 0)),
-        "utilization": _value(lambda: _utilization(nvml, handle)),
+        "performance_state": told("nvmlDeviceGetPerformanceState"),
+        "power_limit_w": watts("nvmlDeviceGetPowerManagementLimit"),
+        "power_enforced_w": watts("nvmlDeviceGetEnforcedPowerLimit"),
+        "power_default_w": watts("nvmlDeviceGetPowerManagementDefaultLimit"),
+        "power_range_w": _value(
+            lambda: [limit / 1000 for limit in nvml.ask("nvmlDeviceGetPowerManagementLimitConstraints", handle)]
+        ),
+        "power_now_w": watts("nvmlDeviceGetPowerUsage"),
+        "temperature_c": told("nvmlDeviceGetTemperature", 0),
+        "utilization": _value(lambda: int(nvml.ask("nvmlDeviceGetUtilizationRates", handle).gpu)),
         "persistence": persistence if persistence is None or is_unread(persistence) else bool(persistence),
         "compute_mode": _COMPUTE_MODES.get(mode, mode) if isinstance(mode, int) else mode,
-        "ecc": first(ecc),
+        "ecc": first("nvmlDeviceGetEccMode"),
         "ecc_errors": _value(lambda: _ecc_errors(nvml, handle)),
-        "remapped_rows": _value(lambda: _remapped(nvml, handle)),
-        "mig": first(mig),
-        "virtualization": number("nvmlDeviceGetVirtualizationMode"),
-        "pcie_generation_now": number("nvmlDeviceGetCurrPcieLinkGeneration"),
-        "pcie_width": number("nvmlDeviceGetCurrPcieLinkWidth"),
-        "pcie_generation_max": number("nvmlDeviceGetMaxPcieLinkGeneration"),
-        "pcie_width_max": number("nvmlDeviceGetMaxPcieLinkWidth"),
-        "pcie_replays": number("nvmlDeviceGetPcieReplayCounter"),
+        "remapped_rows": _value(lambda: _remapped(nvml.ask("nvmlDeviceGetRemappedRows", handle))),
+        "mig": first("nvmlDeviceGetMigMode"),
+        "virtualization": told("nvmlDeviceGetVirtualizationMode"),
+        "pcie_generation_now": told("nvmlDeviceGetCurrPcieLinkGeneration"),
+        "pcie_width": told("nvmlDeviceGetCurrPcieLinkWidth"),
+        "pcie_generation_max": told("nvmlDeviceGetMaxPcieLinkGeneration"),
+        "pcie_width_max": told("nvmlDeviceGetMaxPcieLinkWidth"),
+        "pcie_replays": told("nvmlDeviceGetPcieReplayCounter"),
         "nvlinks": _value(lambda: _nvlinks(nvml, handle)),
         "processes": _value(lambda: _processes(nvml, handle)),
     }
 
 
-def _gsp(nvml: Nvml, handle: ctypes.c_void_p) -> str:
-    buffer = ctypes.create_string_buffer(256)
-    nvml.call("nvmlDeviceGetGspFirmwareVersion", handle, buffer)
-    return buffer.value.decode("ascii", "replace")
-
-
-def _capability(nvml: Nvml, handle: ctypes.c_void_p) -> str:
-    return "{}.{}".format(*nvml.pair("nvmlDeviceGetCudaComputeCapability", handle))
-
-
-def _memory(nvml: Nvml, handle: ctypes.c_void_p, part: str) -> int:
-    memory = _Memory()
-    nvml.call("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(memory))
-    return int(getattr(memory, part))
-
-
-def _bar1(nvml: Nvml, handle: ctypes.c_void_p) -> int:
-    memory = _Memory()
-    nvml.call("nvmlDeviceGetBAR1MemoryInfo", handle, ctypes.byref(memory))
-    return int(memory.total)
-
-
-def clock_ranges(nvml: Nvml, handle: ctypes.c_void_p) -> Dict[str, str]:
+def clock_ranges(nvml: Nvml, handle: Any) -> Dict[str, str]:  # noqa: ANN401
     """Between which clocks the board may choose now, where the driver tells: the trace that locked clocks leave."""
-
-    class Frequencies(ctypes.Structure):
-        _fields_ = [("version", ctypes.c_uint), ("text", ctypes.c_char * 2048)]
-
-    told = Frequencies()
-    told.version = ctypes.sizeof(Frequencies) | 1 << 24
-    nvml.call("nvmlDeviceGetCurrentClockFreqs", handle, ctypes.byref(told))
-    values = dict(re.findall(r"(\w+)=(\d+)", told.text.decode("ascii", "replace")))
+    values = dict(re.findall(r"(\w+)=(\d+)", nvml.ask("nvmlDeviceGetCurrentClockFreqs", handle)))
     return {
         kind: f"{values[f'{short}clockmin']}-{values[f'{short}clockmax']}"
         for kind, short in (("graphics", "nv"), ("memory", "mem"))
@@ -421,40 +346,32 @@ def clock_ranges(nvml: Nvml, handle: ctypes.c_void_p) -> Dict[str, str]:
     }
 
 
-def _reasons(nvml: Nvml, handle: ctypes.c_void_p) -> List[str]:
+def _reasons(nvml: Nvml, handle: Any) -> List[str]:  # noqa: ANN401
     try:
-        mask = nvml.wide("nvmlDeviceGetCurrentClocksEventReasons", handle)
+        mask = nvml.ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
     except NvmlError:
-        mask = nvml.wide("nvmlDeviceGetCurrentClocksThrottleReasons", handle)  # the older name
+        mask = nvml.ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)  # the older name
     return [name for number, name in enumerate(_EVENT_REASONS) if mask >> number & 1]
 
 
-def _utilization(nvml: Nvml, handle: ctypes.c_void_p) -> int:
-    used = _Utilization()
-    nvml.call("nvmlDeviceGetUtilizationRates", handle, ctypes.byref(used))
-    return int(used.gpu)
-
-
-def _ecc_errors(nvml: Nvml, handle: ctypes.c_void_p) -> Dict[str, int]:
+def _ecc_errors(nvml: Nvml, handle: Any) -> Dict[str, int]:  # noqa: ANN401
     corrected, uncorrected, volatile, aggregate = 0, 1, 0, 1
     return {
-        f"{word} {since}": nvml.wide("nvmlDeviceGetTotalEccErrors", handle, kind, counter)
+        f"{word} {since}": nvml.ask("nvmlDeviceGetTotalEccErrors", handle, kind, counter)
         for word, kind in (("corrected", corrected), ("uncorrected", uncorrected))
         for since, counter in (("since boot", volatile), ("ever", aggregate))
     }
 
 
-def _remapped(nvml: Nvml, handle: ctypes.c_void_p) -> Dict[str, int]:
-    values = [ctypes.c_uint() for _ in range(4)]
-    nvml.call("nvmlDeviceGetRemappedRows", handle, *(ctypes.byref(value) for value in values))
-    return dict(zip(("correctable", "uncorrectable", "pending", "failed"), (value.value for value in values)))
+def _remapped(rows: Tuple[int, ...]) -> Dict[str, int]:
+    return dict(zip(("correctable", "uncorrectable", "pending", "failed"), rows))
 
 
-def _nvlinks(nvml: Nvml, handle: ctypes.c_void_p) -> Dict[str, Json]:
+def _nvlinks(nvml: Nvml, handle: Any) -> Dict[str, Json]:  # noqa: ANN401
     states: List[int] = []
     for link in range(_MOST_LINKS):
         try:
-            states.append(nvml.number("nvmlDeviceGetNvLinkState", handle, link))
+            states.append(nvml.ask("nvmlDeviceGetNvLinkState", handle, link))
         except NvmlError:  # noqa: PERF203 - there is no other way to count them
             if link == 0:
                 raise
@@ -463,35 +380,33 @@ def _nvlinks(nvml: Nvml, handle: ctypes.c_void_p) -> Dict[str, Json]:
     for link, active in enumerate(states):
         for counter in range(4) if active else []:
             try:
-                errors += nvml.wide("nvmlDeviceGetNvLinkErrorCounter", handle, link, counter)
+                errors += nvml.ask("nvmlDeviceGetNvLinkErrorCounter", handle, link, counter)
             except NvmlError:  # noqa: PERF203 - newer boards count elsewhere
                 continue
-    version = _value(lambda: nvml.number("nvmlDeviceGetNvLinkVersion", handle, 0)) if states else None
+    version = _value(lambda: nvml.ask("nvmlDeviceGetNvLinkVersion", handle, 0)) if states else None
     return {"active": sum(states), "inactive": len(states) - sum(states), "version": version, "errors": errors}
 
 
-def _processes(nvml: Nvml, handle: ctypes.c_void_p) -> List[Dict[str, Json]]:
+def _processes(nvml: Nvml, handle: Any) -> List[Dict[str, Json]]:  # noqa: ANN401
     found: Dict[int, Dict[str, Json]] = {}
     for kind in ("Compute", "Graphics", "MPSCompute"):
-        entries = (_Process * _MOST_PROCESSES)()
-        count = ctypes.c_uint(_MOST_PROCESSES)
         try:
-            nvml.call(f"nvmlDeviceGet{kind}RunningProcesses_v3", handle, ctypes.byref(count), entries)
+            entries = nvml.ask(f"nvmlDeviceGet{kind}RunningProcesses_v3", handle)
         except NvmlError:
             if kind == "Compute":
                 raise
             continue
-        for entry in entries[: min(count.value, _MOST_PROCESSES)]:
-            memory = None if entry.memory == 2**64 - 1 else int(entry.memory)
-            found[entry.pid] = {"pid": int(entry.pid), "memory_bytes": memory}
+        for entry in entries[:_MOST_PROCESSES]:
+            memory = entry.usedGpuMemory
+            found[entry.pid] = {"pid": int(entry.pid), "memory_bytes": None if memory is None else int(memory)}
     return list(found.values())
 
 
-def _link(nvml: Nvml, first: ctypes.c_void_p, second: ctypes.c_void_p) -> Dict[str, Json]:
-    level = _value(lambda: nvml.number("nvmlDeviceGetTopologyCommonAncestor", first, second))
+def _link(nvml: Nvml, first: Any, second: Any) -> Dict[str, Json]:  # noqa: ANN401
+    level = _value(lambda: nvml.ask("nvmlDeviceGetTopologyCommonAncestor", first, second))
     kinds = ("read", "write", "nvlink", "atomics")
     p2p = {
-        kind: _value(lambda number=number: nvml.number("nvmlDeviceGetP2PStatus", first, second, number))  # type: ignore[misc]
+        kind: _value(lambda number=number: nvml.ask("nvmlDeviceGetP2PStatus", first, second, number))  # type: ignore[misc]
         for number, kind in enumerate(kinds)
     }
     return {

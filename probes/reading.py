@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib.util
 import os
 import re
 import signal
@@ -173,7 +174,7 @@ def run(
 
 
 _MODULE = (
-    "import sys,importlib;sys.path.insert(0,sys.argv[1]);sys.dont_write_bytecode=True;"
+    "import sys,importlib;sys.path[:0]=sys.argv[1].split(':');sys.dont_write_bytecode=True;"
     "importlib.import_module(%r).main()"
 )
 
@@ -185,8 +186,10 @@ def run_module(name: str, deadline_s: float, *words: str, stdin: Optional[bytes]
     """
     place = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     handed = re.match(r"/proc/self/fd/(\d+)$", place)
+    binding = importlib.util.find_spec("pynvml")  # it travels beside this package
+    beside = os.path.dirname(binding.origin) if binding is not None and binding.origin else place
     return run(
-        [sys.executable, "-I", "-S", "-c", _MODULE % name, place, *words],
+        [sys.executable, "-I", "-S", "-c", _MODULE % name, f"{place}:{beside}", *words],
         deadline_s,
         stdin=stdin,
         pass_fds=(int(handed[1]),) if handed else (),

@@ -10,7 +10,6 @@ written down in the same way and started again from it.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import glob
 import json
@@ -365,40 +364,32 @@ def listens(port: Optional[int]) -> bool:
 # --- NVML, in a child of its own -------------------------------------------------------------------------------------
 
 
-def _handle(nvml: gpu.Nvml, bus: str) -> ctypes.c_void_p:
-    handle = ctypes.c_void_p()
-    nvml.call("nvmlDeviceGetHandleByPciBusId_v2", ctypes.c_char_p(bus.encode()), ctypes.byref(handle))
-    return handle
-
-
-def _read_clocks(nvml: gpu.Nvml, handle: ctypes.c_void_p) -> str:
+def _read_clocks(nvml: gpu.Nvml, handle: Any) -> str:  # noqa: ANN401 - the binding's own
     ranges = gpu.clock_ranges(nvml, handle)
     if "graphics" not in ranges:
         raise gpu.NvmlError("this driver does not tell between which clocks the board may choose")
     return ranges["graphics"]
 
 
-def _write_clocks(nvml: gpu.Nvml, handle: ctypes.c_void_p, value: str) -> None:
+def _write_clocks(nvml: gpu.Nvml, handle: Any, value: str) -> None:  # noqa: ANN401
     low, _, high = str(value).partition("-")
-    highest = nvml.number("nvmlDeviceGetMaxClockInfo", handle, 0)
+    highest = nvml.ask("nvmlDeviceGetMaxClockInfo", handle, 0)
     if int(high) >= highest and int(low) < highest:
-        nvml.call("nvmlDeviceResetGpuLockedClocks", handle)  # the whole range: no lock
+        nvml.ask("nvmlDeviceResetGpuLockedClocks", handle)  # the whole range: no lock
     else:
-        nvml.call("nvmlDeviceSetGpuLockedClocks", handle, ctypes.c_uint(int(low)), ctypes.c_uint(int(high)))
+        nvml.ask("nvmlDeviceSetGpuLockedClocks", handle, int(low), int(high))
 
 
-_READ: Dict[str, Callable[[gpu.Nvml, ctypes.c_void_p], Json]] = {
-    "power_limit_w": lambda nvml, handle: nvml.number("nvmlDeviceGetPowerManagementLimit", handle) / 1000,
-    "persistence": lambda nvml, handle: bool(nvml.number("nvmlDeviceGetPersistenceMode", handle)),
+_READ: Dict[str, Callable[[gpu.Nvml, Any], Json]] = {
+    "power_limit_w": lambda nvml, handle: nvml.ask("nvmlDeviceGetPowerManagementLimit", handle) / 1000,
+    "persistence": lambda nvml, handle: bool(nvml.ask("nvmlDeviceGetPersistenceMode", handle)),
     "clocks": _read_clocks,
 }
-_WRITE: Dict[str, Callable[[gpu.Nvml, ctypes.c_void_p, Any], None]] = {
-    "power_limit_w": lambda nvml, handle, value: nvml.call(
-        "nvmlDeviceSetPowerManagementLimit", handle, ctypes.c_uint(round(float(value) * 1000))
+_WRITE: Dict[str, Callable[[gpu.Nvml, Any, Any], None]] = {
+    "power_limit_w": lambda nvml, handle, value: nvml.ask(
+        "nvmlDeviceSetPowerManagementLimit", handle, round(float(value) * 1000)
     ),
-    "persistence": lambda nvml, handle, value: nvml.call(
-        "nvmlDeviceSetPersistenceMode", handle, ctypes.c_uint(int(value))
-    ),
+    "persistence": lambda nvml, handle, value: nvml.ask("nvmlDeviceSetPersistenceMode", handle, int(value)),
     "clocks": _write_clocks,
 }
 
@@ -409,7 +400,7 @@ def main() -> None:
     answers: Dict[str, Json] = {}
     try:
         nvml = gpu.Nvml(ask["libraries"])
-        nvml.call("nvmlInit_v2")
+        nvml.ask("nvmlInit")
     except gpu.NvmlError as error:
         answers = {name: {"error": str(error)} for name in ask["values"]}
     else:
@@ -418,14 +409,14 @@ def main() -> None:
             try:
                 if named is None:
                     raise gpu.NvmlError("it is no setting of a GPU")
-                handle = _handle(nvml, named[1])
+                handle = nvml.ask("nvmlDeviceGetHandleByPciBusId", named[1].encode())
                 if ask["action"] == "write":
                     _WRITE[named[2]](nvml, handle, value)
                 answers[name] = {"value": _READ[named[2]](nvml, handle)}
             except (gpu.NvmlError, ValueError) as error:
                 answers[name] = {"error": unread(error)["unread"] if isinstance(error, ValueError) else str(error)}
         with contextlib.suppress(gpu.NvmlError):
-            nvml.call("nvmlShutdown")
+            nvml.ask("nvmlShutdown")
     sys.stdout.write(json.dumps(answers))
     sys.stdout.flush()
     os._exit(0)  # a driver's exit handlers are none of our business

@@ -11,7 +11,7 @@
 typedef unsigned int u;
 typedef struct { int index; } device;
 static device devices[2] = {{0}, {1}};
-enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, MISSING = 13, LOST = 15, MISMATCH = 18, UNKNOWN = 999 };
+enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, TOO_SMALL = 7, MISSING = 13, LOST = 15, MISMATCH = 18, UNKNOWN = 999 };
 
 static int mode(const char *name) {
     const char *set = getenv("FAKE_NVML");
@@ -19,7 +19,8 @@ static int mode(const char *name) {
 }
 static int say(char *out, u size, const char *text) { snprintf(out, size, "%s", text); return OK; }
 
-int nvmlInit_v2(void) {
+int nvmlInitWithFlags(u flags) {
+    (void)flags;
     if (mode("mismatch")) return MISMATCH;
     if (mode("crash")) abort();
     while (mode("hang")) pause();
@@ -136,8 +137,10 @@ int nvmlDeviceGetNvLinkErrorCounter(device *d, u link, u counter, unsigned long 
 }
 typedef struct { u pid; unsigned long long used; u instance, compute; } process;
 int nvmlDeviceGetComputeRunningProcesses_v3(device *d, u *count, process *out) {
+    u room = *count;
     (void)d;
     *count = mode("foreign");
+    if (*count > room) return TOO_SMALL;
     if (*count) out[0] = (process){(u)getppid(), 1 << 30, 0, 0};
     return OK;
 }

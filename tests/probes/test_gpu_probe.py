@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fingerprint.capture import capture
+from fingerprint.host import HostProgram, payload
+from fingerprint.targets import parse_target
 from probes import gpu
 from probes.capture import _has_unread
 from snapshots import Gpu, Gpus, Unread, identity_digest
@@ -158,6 +163,25 @@ def test_a_tool_that_hangs_costs_its_deadline(
     monkeypatch.setattr(gpu, "_ask_nvml", lambda _libraries: {"unread": "NVML cannot be loaded: not here"})
     reason = gpu.read(context(nvml="/nowhere/libnvidia-ml.so.1"))["reason"]
     assert reason.endswith("did not finish within 0.5 s and was ended")
+
+
+def test_the_binding_of_nvml_travels_with_the_program(fake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_NVML", "")
+    assert "pynvml.py" in zipfile.ZipFile(io.BytesIO(payload())).namelist()
+    with HostProgram(parse_target("local")) as program:  # its interpreter sees no site-packages
+        section = capture(program, {"nvml": fake, "sections": ["gpu"]}).gpu
+    one = section.gpus["0000:00:06.0"]
+    assert isinstance(one, Gpu)
+    assert one.name == "NVIDIA H200"
+
+
+def test_without_the_binding_the_tool_stands_in(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smi(tmp_path, monkeypatch, "echo 'No devices were found'; exit 6")
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    reason = gpu.read(context(nvml="/nowhere/libnvidia-ml.so.1"))["reason"]
+    assert reason.startswith("NVML cannot be loaded: No module named 'pynvml'; nvidia-smi")
 
 
 def test_addresses_are_written_as_the_kernel_writes_them() -> None:
