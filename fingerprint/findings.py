@@ -196,6 +196,12 @@ def _misspelt_variable(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
 )
 def _unhonoured_variable(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     launch = _launch(snapshot)
+    known_rows = {row.name for row in knowledge.UNHONOURED}
+    unnamed = snapshot.packages.unnamed if isinstance(snapshot.packages.unnamed, dict) else {}
+    for name, place in unnamed.items():
+        if name not in known_rows:
+            text = f"{name} is set, and no file below {place} names it: evidence that nothing reads it."
+            yield f"server/variables/{name}", text
     for row in knowledge.UNHONOURED:
         dist = snapshot.packages.distributions.get(row.engine)
         known = version(dist.version if dist is not None and isinstance(dist.version, str) else None)

@@ -532,13 +532,41 @@ class Unhonoured:
     source: str
 
 
+_WHEELS = "SGLang's released wheels 0.5.5, 0.5.8, 0.5.10, 0.5.14 and 0.5.23: no file of the later ones names it"
+
+
+def _dropped(name: str, since: str, instead: str) -> Unhonoured:
+    """A variable of SGLang's; `since` is the first of the wheels looked at that does not read it."""
+    return Unhonoured("sglang", name, f">={since}", instead, _WHEELS)
+
+
 UNHONOURED = (
     Unhonoured("vllm", "VLLM_ATTENTION_BACKEND", ">=0.21", "--attention-backend", "vllm#50292, Hyperloom#462"),
+    _dropped("SGLANG_ENABLE_SPEC_V2", "0.5.23", "--disable-overlap-schedule for the other choice"),
+    _dropped("SGLANG_ENABLE_FLASHINFER_FP8_GEMM", "0.5.10", "--fp8-gemm-runner-backend"),
+    _dropped("SGLANG_ENABLE_FLASHINFER_GEMM", "0.5.10", "--fp8-gemm-runner-backend"),
+    _dropped("SGLANG_SUPPORT_CUTLASS_BLOCK_FP8", "0.5.10", "--fp8-gemm-runner-backend"),
+    _dropped("SGLANG_FLASHINFER_FP4_GEMM_BACKEND", "0.5.10", "--fp4-gemm-runner-backend"),
+    _dropped("SGLANG_CUTLASS_MOE", "0.5.23", "--moe-runner-backend cutlass"),
+    _dropped("SGLANG_USE_JIT_ALL_REDUCE", "0.5.23", "SGLANG_OPT_USE_CUSTOM_ALL_REDUCE_V2"),
+    _dropped("SGLANG_MSCCLPP_MAX_BYTES", "0.5.14", "nothing that is known"),
+    _dropped("SGLANG_NSA_FUSE_TOPK", "0.5.23", "SGLANG_DSA_FUSE_TOPK"),
+    _dropped("SGLANG_EXPERIMENTAL_CPP_RADIX_TREE", "0.5.23", "SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND"),
+    _dropped("SGLANG_USE_FUSED_METADATA_COPY", "0.5.23", "nothing that is known"),
+    _dropped("SGLANG_USE_CUTEDSL_GDN_DECODE", "0.5.10", "nothing that is known"),
     Unhonoured(
         "sglang",
-        "SGLANG_ENABLE_SPEC_V2",
+        "SGLANG_FLASHINFER_MNNVL_CUTEDSL_AR_FUSION",
         ">=0.5.23",
-        "--disable-overlap-schedule for the other choice",
-        "released wheels 0.5.5 to 0.5.23",
+        "--flashinfer-allreduce-fusion-backend cutedsl",
+        "sglang 0.5.23, srt/environ.py: listed as removed",
+    ),
+    Unhonoured(
+        "sglang",
+        "SGLANG_SCHEDULER_DECREASE_PREFILL_IDLE",
+        ">=0.5.23",
+        "--enable-prefill-delayer",
+        "sglang 0.5.23, srt/environ.py: listed as removed",
     ),
 )
+"""What is known without the host's own files; a capture also looks into those (`packages.unnamed`)."""

@@ -10,7 +10,7 @@ change is (only comments, another build under the same version). It orders; noth
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -227,6 +227,19 @@ def _whether_the_engine_reads_it(difference: Difference, scene: Scene) -> Iterat
     for row in knowledge.UNHONOURED:
         if row.name == difference.title and _covers(scene.new, row.engine, row.versions):
             yield Reason(f"this version of {row.engine} does not read it; use {row.instead}", -2.5, row.source)
+            return
+    setters = [side for side in (scene.old, scene.new) if difference.title in _launched_with(side)]
+    if setters and all(difference.title in _unnamed(side) for side in setters):
+        yield Reason("no file of the installed engine names it: evidence that nothing reads it", -2.0, HERE)
+
+
+def _launched_with(side: Snapshot) -> Mapping[str, str]:
+    launcher = side.server.processes.get("launcher")
+    return launcher.at_exec if launcher is not None and isinstance(launcher.at_exec, dict) else {}
+
+
+def _unnamed(side: Snapshot) -> Mapping[str, str]:
+    return side.packages.unnamed if isinstance(side.packages.unnamed, dict) else {}
 
 
 @_about("variables")

@@ -17,9 +17,9 @@ import os
 import re
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Pattern, Tuple
 
-from probes import digests
+from probes import digests, unnamed
 from probes.interpreter import Interpreter, build, deduce
-from probes.reading import Json, attempt, canonical, names_in, read_bytes, read_text, unread
+from probes.reading import Json, attempt, canonical, files_below, names_in, read_bytes, read_text, unread
 from probes.secrets import Keeper
 
 _LARGEST_METADATA_BYTES = 4 << 20
@@ -117,6 +117,7 @@ def read(context: Dict[str, Any]) -> Json:
         },
         "conda": _conda(interpreter.prefix, keeper, digests_too=bool(ask.get("verify"))),
         "leftovers": leftovers,
+        "unnamed": attempt(lambda: unnamed.of(context, interpreter.path)),
         "files": files,
         "unkept": unkept,
     }
@@ -455,7 +456,7 @@ def _extra_files(founds: List[Found]) -> Dict[str, List[str]]:
         for top in {directory.partition("/")[0] for directory in owner}:
             if top.endswith(".dist-info") or top == "__pycache__":
                 continue
-            for path in _below(site, top):
+            for path in files_below(site, top):
                 if path not in known:
                     directory = path.rpartition("/")[0]
                     while directory and directory not in owner:
@@ -465,27 +466,10 @@ def _extra_files(founds: List[Found]) -> Dict[str, List[str]]:
     return extra
 
 
-def _below(site: str, top: str) -> Iterator[str]:
-    """The files below one directory of `site`, as paths below `site`; linked directories are not entered."""
-    waiting = [top]
-    while waiting:
-        directory = waiting.pop()
-        try:
-            entries = sorted(os.scandir(f"{site}/{directory}"), key=lambda entry: entry.name)
-        except OSError:
-            continue
-        for entry in entries:
-            if entry.is_dir():
-                if entry.name != "__pycache__" and not entry.is_symlink():
-                    waiting.append(f"{directory}/{entry.name}")
-            elif not entry.name.endswith(".pyc"):
-                yield f"{directory}/{entry.name}"
-
-
 def _keep(found: Found, extra: List[str], emit: Callable[[str, Json], None]) -> Dict[str, str]:
     """Emit the bytes of a distribution's files; path below `location` -> digest."""
     paths = {row.path for row in found.rows if not row.path.startswith(("/", ".."))} | set(extra)
-    paths.update(_below(found.site, found.directory))
+    paths.update(files_below(found.site, found.directory))
     paths = {path for path in paths if not path.endswith(".pyc") and os.path.isfile(os.path.join(found.site, path))}
     total = sum(os.stat(os.path.join(found.site, path)).st_size for path in paths)
     if total > _KEPT_BYTES:

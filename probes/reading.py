@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Union
 
 Json = Any
 Unread = Dict[str, str]
@@ -98,6 +98,23 @@ def names_in(directory: str) -> List[str]:
         return sorted(os.listdir(directory))
     except OSError:
         return []
+
+
+def files_below(site: str, top: str) -> Iterator[str]:
+    """The files below one directory of `site`, as paths below `site`; linked directories are not entered."""
+    waiting = [top]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            entries = sorted(os.scandir(f"{site}/{directory}"), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.is_dir():
+                if entry.name != "__pycache__" and not entry.is_symlink():
+                    waiting.append(f"{directory}/{entry.name}")
+            elif not entry.name.endswith(".pyc"):
+                yield f"{directory}/{entry.name}"
 
 
 def without_server(context: Dict[str, Any]) -> Optional[Dict[str, Json]]:

@@ -65,6 +65,8 @@ class Packages(Section):
     """By name, from the environment's conda-meta. A Python distribution of conda's stands in `distributions`, too."""
     leftovers: dict[str, str] = {}
     """Metadata directories that describe nothing: path -> what is wrong."""
+    unnamed: State[Read[dict[str, str]]] = {}
+    """Variables of the engine that are set and that none of its installed files names -> the directory searched."""
     files: State[dict[str, dict[str, str]]] = {}
     """Canonical name -> path relative to `location` -> SHA-256 (hex) of the installed file, for kept distributions."""
     unkept: State[dict[str, str]] = {}

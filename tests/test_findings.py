@@ -343,6 +343,22 @@ def test_a_fault_where_the_old_side_was_not_read_may_have_been_there() -> None:
     assert "the old side was not read there" in text
 
 
+def test_a_variable_that_no_file_of_the_engine_names_is_told_once() -> None:
+    place = "/venv/lib/python3/site-packages/sglang"
+    launched = served({"SGLANG_OLD_KNOB": "1", "SGLANG_ENABLE_SPEC_V2": "1"})
+    packages = installed("sglang==0.5.23").model_copy(
+        update={"unnamed": {"SGLANG_OLD_KNOB": place, "SGLANG_ENABLE_SPEC_V2": place}}
+    )
+    found = {one.key: one.text for one in check(snapshot(server=launched, packages=packages)) if one.code == "FP105"}
+    assert set(found) == {"server/variables/SGLANG_OLD_KNOB", "server/variables/SGLANG_ENABLE_SPEC_V2"}
+    assert "evidence" in found["server/variables/SGLANG_OLD_KNOB"]
+    assert "--disable-overlap-schedule" in found["server/variables/SGLANG_ENABLE_SPEC_V2"]
+    bare = snapshot(server=served({}), packages=installed("sglang==0.5.23"))
+    comparison = compare(bare, snapshot(server=launched, packages=packages))
+    (difference,) = comparison.find("variable:SGLANG_OLD_KNOB")
+    assert any("no file of the installed engine names it" in reason.text for reason in difference.reasons)
+
+
 def test_an_nccl_of_the_installed_version_is_no_finding() -> None:
     loaded = {"rank 0": {"/x": "2.27.5+cuda12.9"}}
     assert codes(snapshot(nccl=Nccl(status="ok", loaded=loaded, installed={"n": "2.27.5"}))) == set()
