@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fingerprint import __version__
 from fingerprint.errors import FingerprintError, HostProgramError
@@ -54,6 +54,11 @@ class Store:
             FileNotFoundError: it is not kept.
         """
         return self.path(sha256).read_bytes()
+
+    def open(self, sha256: str) -> tuple[int, BinaryIO]:
+        """The file's size, and the file opened; raises as `get` does."""
+        path = self.path(sha256)
+        return path.stat().st_size, path.open("rb")
 
 
 def store_beside(snapshot: Path) -> Store:

@@ -263,6 +263,9 @@ def diff(
     ],
     explain: Annotated[str | None, typer.Option(help="Everything about one difference, by name or key.")] = None,
     factors: Annotated[bool, typer.Option("--factors", help="What a bisect would switch, and what not.")] = False,
+    wheelhouse: Annotated[
+        list[Path] | None, typer.Option(help="With --factors: folder of wheels for packages that were not kept.")
+    ] = None,
     state: Annotated[bool, typer.Option("--state", help="Also readings that move on their own.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Every difference, opened.")] = False,
     repo: Annotated[Path | None, typer.Option(help="A clone in which to look up the commits between.")] = None,
@@ -277,11 +280,12 @@ def diff(
 
     old, new = loaded
     if factors:
-        from fingerprint.bisect.run import evidence_beside
+        from fingerprint.bisect.run import evidence_beside, wheels_in
         from fingerprint.factors import find
         from fingerprint.report import factors as forms
 
-        found = find(old, new, evidence_beside(_find(snapshots[0])[1]))
+        wheels = wheels_in(wheelhouse or [], index=None)
+        found = find(old, new, evidence_beside(_find(snapshots[0])[1], wheels=wheels))
         _show(format, lambda: forms.terminal(found), lambda: forms.markdown(found), lambda: forms.as_json(found))
         raise typer.Exit(1 if found.factors or found.fixed else 0)
     from fingerprint.report import differences as views
@@ -678,6 +682,13 @@ def bisect(
     repo: Annotated[
         Path | None, typer.Option(help="A clone of the served tree, in which to look up the commits of a culprit.")
     ] = None,
+    wheelhouse: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folder of wheels, or another environment's site-packages, for packages that were not kept."),
+    ] = None,
+    from_index: Annotated[
+        bool, typer.Option("--from-index", help="Download wheels of packages that were not kept, with pip.")
+    ] = False,
     opening: Annotated[
         bool, typer.Option("--open/--no-open", help="Search inside of a culprit: hunks, commits, packages.")
     ] = True,
@@ -736,6 +747,8 @@ def bisect(
         variables=dict(_pair("--variable", text) for text in variables or ()),
         flags=dict(_pair("--flag", text) for text in flags or ()),
         repo=repo,
+        wheelhouses=tuple(wheelhouse or ()),
+        from_index=from_index,
         open=opening,
         engine=_command(engine, command, metric, unit, skip, run_timeout),
         requests=requests,

@@ -12,9 +12,7 @@ in copies: a clone of the repository that borrows the live one's objects, and a 
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import csv
 import ctypes
 import json
 import os
@@ -25,9 +23,10 @@ import stat
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from probes import flags, reading, surroundings
+from probes.packages import record_rows
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -177,10 +176,12 @@ def leave(scratch: str) -> None:
     _libc.umount2(os.fsencode(scratch), MNT_DETACH)
 
 
-def _overlay(lower: str, where: str, layers: str) -> None:
-    if any(letter in lower + layers for letter in ",:\\"):
+def _overlay(lower: str, where: str, layers: str, over: Optional[str] = None) -> None:
+    """Lay a private layer over `lower` at `where`; what is in `over` comes between them."""
+    if any(letter in lower + layers + (over or "") for letter in ",:\\"):
         raise OSError(22, "an overlay cannot be laid over a path with a comma, colon or backslash", lower)
-    options = f"lowerdir={lower},upperdir={layers}/upper,workdir={layers}/work"
+    below = f"{over}:{lower}" if over else lower
+    options = f"lowerdir={below},upperdir={layers}/upper,workdir={layers}/work"
     try:
         _mount("overlay", where, options + ",userxattr" if os.getuid() != 0 else options)
     except OSError:
@@ -194,13 +195,18 @@ def _private_shared_memory() -> None:
         _mount("tmpfs", "/dev/shm", f"mode=1777,size={size.f_blocks * size.f_frsize}")
 
 
+def links_of(objects: str, scratch: str) -> str:
+    """Where a trial's links to objects lie: beside them, because a link cannot leave its file system."""
+    return os.path.join(objects, os.path.basename(scratch))
+
+
 class World:
     """The places that a trial changes, each with the path where the server of this trial finds it.
 
     `named` are the directories that the launch names: with copies in place of overlays, only these can be moved.
     """
 
-    def __init__(self, scratch: str, objects: Dict[str, str], named: List[str], *, private: bool) -> None:
+    def __init__(self, scratch: str, objects: str, named: List[str], *, private: bool) -> None:
         self._scratch = scratch
         self._objects = objects
         self._named = named
@@ -220,8 +226,9 @@ class World:
 
         `prefix` is the environment that it belongs to, which is copied as a whole where there is no overlay.
         """
+        kept = {name: source["object"] for name, source in change.get("write", {}).items() if "object" in source}
         if self._private:
-            self._cover(root, "directory")
+            self._cover(root, "directory", self._linked(kept))
             place = root
         elif prefix is not None and root.startswith(prefix + "/"):
             place = self._copied(root, prefix)
@@ -230,18 +237,46 @@ class World:
         else:
             raise UnlaunchableError(f"{root} is not named by the launch, and this host allows no mount namespace")
         for name in change.get("uninstall", []):
-            for path in installed_files(place, name):
-                _remove(path)
+            _uninstall(place, [path for path in installed_files(place, name) if path[len(place) + 1 :] not in kept])
         for name in change.get("remove", []):
             _remove(_inside(place, name))
         for name, source in change.get("write", {}).items():
-            _replace(_inside(place, name), self._content(source))
+            if "text" in source:
+                _replace(_inside(place, name), source["text"].encode("utf-8", "surrogateescape"))
+            elif not self._private:
+                path = _inside(place, name)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                _remove(path)
+                shutil.copy(self._object(source["object"]), path)
 
-    def _cover(self, root: str, name: str) -> None:
+    def _object(self, sha256: str) -> str:
+        path = os.path.join(self._objects, sha256)
+        if not os.path.exists(path):
+            raise UnlaunchableError(f"the file {sha256} was not sent to this host")
+        return path
+
+    def _linked(self, kept: Dict[str, str]) -> Optional[str]:
+        """A directory with these objects at their places, to lie over another one: links, however large they are."""
+        if not kept:
+            return None
+        self._count += 1
+        layer = os.path.join(links_of(self._objects, self._scratch), str(self._count))
+        os.makedirs(layer)
+        made: Set[str] = set()
+        for name, sha256 in kept.items():
+            path = _inside(layer, name)
+            folder = os.path.dirname(path)
+            if folder not in made:
+                os.makedirs(folder, exist_ok=True)
+                made.add(folder)
+            os.link(self._object(sha256), path)
+        return layer
+
+    def _cover(self, root: str, name: str, over: Optional[str] = None) -> None:
         layers = self._layer(name)
         for part in ("upper", "work"):
             os.makedirs(os.path.join(layers, part))
-        _overlay(root, root, layers)
+        _overlay(root, root, layers, over)
 
     def _repository_outside(self, root: str) -> List[str]:
         """The repository of a linked work tree or a submodule, which lies elsewhere and must not be written either."""
@@ -290,11 +325,6 @@ class World:
             self.moved[path] = copy
         return None
 
-    def _content(self, source: Dict[str, str]) -> bytes:
-        if "text" in source:
-            return source["text"].encode("utf-8", "surrogateescape")
-        return base64.b64decode(self._objects[source["object"]])
-
     def tree(self, root: str, change: Dict[str, Any]) -> None:
         """Put a git work tree at `commit` with exactly the local differences wanted.
 
@@ -321,7 +351,7 @@ class World:
         for name, patch in change.get("patches", {}).items():
             self._git(place, "apply", "--whitespace=nowarn", "-", stdin=patch, what=f"the local difference of {name}")
         for name, source in change.get("write", {}).items():
-            _replace(_inside(place, name), self._content(source))
+            _replace(_inside(place, name), source["text"].encode("utf-8", "surrogateescape"))
         for name, data in kept.items():
             _replace(_inside(place, name), data)
 
@@ -349,10 +379,24 @@ def installed_files(location: str, name: str) -> List[str]:
     for entry in os.listdir(location):
         if entry.endswith(".dist-info") and reading.canonical(entry[: -len(".dist-info")].rpartition("-")[0]) == wanted:
             record = reading.read_text(os.path.join(location, entry, "RECORD"), LARGEST_KEPT_BYTES)
-            rows = [row[0] for row in csv.reader(record.splitlines()) if row]
-            paths = [os.path.normpath(os.path.join(location, row)) for row in rows]
+            paths = [os.path.normpath(os.path.join(location, row.path)) for row in record_rows(record)]
             return [path for path in paths if path.startswith(location.rstrip("/") + "/")]
     return []
+
+
+def _uninstall(location: str, paths: List[str]) -> None:
+    """Remove files, and the directories that nothing but compiled code is left in: they could still be imported."""
+    folders: Set[str] = set()
+    for path in paths:
+        _remove(path)
+        folder = os.path.dirname(path)
+        while len(folder) > len(location) and folder not in folders:
+            folders.add(folder)
+            folder = os.path.dirname(folder)
+    for folder in sorted(folders, key=len, reverse=True):
+        with contextlib.suppress(OSError):
+            if set(os.listdir(folder)) <= {"__pycache__"}:
+                shutil.rmtree(folder)
 
 
 def _inside(root: str, name: str) -> str:
@@ -417,7 +461,6 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)  # only the end of input ends a keeper, so that it always cleans up
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    program = os.getppid()
     line = Line()
     plan = line.plan()
     scratch = str(plan["scratch"])
@@ -446,7 +489,9 @@ def main() -> None:
         remove_tree(scratch)
         for folder in surroundings.cgroups_named(os.path.basename(scratch)):
             surroundings.remove_cgroup(folder)
-        if os.getppid() != program:
+        orphaned = str(os.getppid()) != os.path.basename(scratch)[len(SCRATCH_PREFIX) :].partition("-")[0]
+        remove_tree(plan["objects"] if orphaned else links_of(plan["objects"], scratch))
+        if orphaned:
             from probes.settings import Settings
 
             Settings().put_back(server=True, abandoned=True)
@@ -464,7 +509,7 @@ def _start(plan: Dict[str, Any], scratch: str, line: Line) -> subprocess.Popen[b
     folder = _quota(plan, os.path.basename(scratch))
     given, missing = _surroundings(plan, folder)
     named = plan["variables"].get("PYTHONPATH", "").split(os.pathsep)
-    world = World(scratch, plan.get("objects", {}), named, private=why_not is None)
+    world = World(scratch, plan["objects"], named, private=why_not is None)
     for root, change in sorted(plan.get("trees", {}).items()):
         world.tree(root, change)
     for root, change in sorted(plan.get("directories", {}).items()):

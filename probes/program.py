@@ -101,6 +101,7 @@ def serve(stdin: BinaryIO, stdout: BinaryIO, memory: int) -> None:
         "able": trials.call("able"),
         "stop server": trials.call("stop_server"),
         "start server": trials.call("start_server"),
+        "keep": trials.call("keep"),
         "restore": trials.call("restore"),
     }
     requests: queue.Queue[Optional[Dict[str, Json]]] = queue.Queue()

@@ -20,7 +20,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from probes import care, keeper, measure, output, proof, surroundings
+from probes import care, keeper, measure, objects, output, proof, surroundings
 from probes import settings as host_settings
 from probes.reading import Json, read_text, run_module
 from probes.secrets import Keeper as Secrets
@@ -68,7 +68,7 @@ class Trials:
     def __init__(self, memory: int, settings: Optional[Settings] = None, nvml: Optional[str] = None) -> None:
         self._memory = memory
         self._cancelled = threading.Event()
-        self._objects: Dict[str, str] = {}
+        self._objects = objects.Objects(os.path.join(keeper.temporary_folder(), f"{_scratch_name()}-objects"))
         self._secrets: Dict[str, str] = {}
         self._lock: Optional[socket.socket] = None
         self._live_pid: Optional[int] = None
@@ -88,6 +88,7 @@ class Trials:
     def close(self) -> None:
         """End whatever a killed keeper has left to us, and put back what was changed."""
         keeper.end(keeper.descendants(os.getpid()), 0.0)
+        self._objects.close()
         keeper.remove_tree(self._shared)
         self._settings.put_back(server=True)
         if self._lock is not None:
@@ -98,8 +99,7 @@ class Trials:
 
         Args:
             ask: `pid` of the live launcher (its variables hold the values that snapshots only have tokens of),
-                `secret_key`, `objects` (SHA-256 -> base64 of files that trials put in place), and what
-                `probes.care.objections` wants to know.
+                `secret_key`, and what `probes.care.objections` wants to know.
 
         Returns:
             `swept`: what killed programs had left and was put back; `objections`, in words.
@@ -109,7 +109,6 @@ class Trials:
                 self._lock = care.take_lock()
             except care.BusyError as error:
                 raise TrialError("busy", str(error)) from None
-        self._objects.update(ask.get("objects", {}))
         self._live_pid = ask.get("pid")
         secrets = Secrets(bytes.fromhex(ask.get("secret_key") or "00"))
         for source in (ask.get("pid"), os.getpid()):
@@ -188,6 +187,19 @@ class Trials:
                     return status == 200
         return not paths and host_settings.listens(port)
 
+    def keep(self, ask: Json, _emit: Emit) -> Json:
+        """Take in a piece of a file that trials put in place; see `probes.objects.Objects.put`.
+
+        Returns:
+            `whole`: whether the file is here now. A request without `data` only asks.
+        """
+        try:
+            if "data" in ask:
+                self._objects.put(ask)
+        except objects.NoRoomError as error:
+            raise TrialError("room", str(error)) from None
+        return {"whole": self._objects.has(ask["sha256"])}
+
     def restore(self, _ask: Json, _emit: Emit) -> Json:
         """Put back and remove what killed programs have left on this host."""
         return {"swept": self._recover()}
@@ -220,7 +232,7 @@ class Trials:
         log = os.memfd_create("log")
         wanted = {
             **{name: plan[name] for name in _FOR_KEEPER if name in plan}, "shared": self._shared,
-            "argv": argv, "variables": variables, "objects": self._objects, "scratch": scratch,
+            "argv": argv, "variables": variables, "objects": self._objects.folder, "scratch": scratch,
             "log": f"/proc/self/fd/{log}",
         }  # fmt: skip
         began = time.monotonic()
@@ -263,6 +275,7 @@ class Trials:
             os.close(log)
             if os.path.exists(scratch):  # the keeper was killed; its children were ended above
                 keeper.remove_tree(scratch)
+                keeper.remove_tree(keeper.links_of(self._objects.folder, scratch))
             for folder in surroundings.cgroups_named(os.path.basename(scratch)):
                 surroundings.remove_cgroup(folder)
             restored = self._settings.put_back(server=False)

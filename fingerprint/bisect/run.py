@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -30,6 +30,7 @@ from fingerprint.errors import CaseError, TargetError, UsageError
 from fingerprint.factors import Evidence, Factor, Fixed, Found, find, plan_of
 from fingerprint.factors.host_settings import KINDS as HOST_KINDS
 from fingerprint.targets.local import LocalTarget
+from fingerprint.wheels import Wheels
 from snapshots import Unread
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 CHECKED = ("server", "packages", "startup", "trees", "limits", "host", "gpu")
 """Sections that say what a relaunch would start, and on what: the host must be as the new snapshot has them."""
+
+PIECE_BYTES = 4 << 20
+"""Of a file, in one request to the host."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,8 @@ class Options:
         variables: set in every launch, whatever the live server has; these are no factors then.
         flags: given to every launch in the same way; an empty text is a switch.
         repo: a clone of the served tree, in which to look up commits.
+        wheelhouses: folders with wheels, or other environments' site-packages, for packages whose files were not kept.
+        from_index: download the wheels of such packages.
         open: search inside of culprits, too.
         engine: what is launched and how it is measured; by default what the new snapshot's server is.
         requests: measured requests of a launch, where they are not the engine's.
@@ -88,6 +94,8 @@ class Options:
     variables: Mapping[str, str] = field(default_factory=dict)
     flags: Mapping[str, str] = field(default_factory=dict)
     repo: Path | None = None
+    wheelhouses: tuple[Path, ...] = ()
+    from_index: bool = False
     open: bool = True
     engine: Engine | None = None
     requests: int | None = None
@@ -147,7 +155,8 @@ def bisect(
     restored = _put_right(host, new, engine)
     before, ask = _read_host(host, new, options)
     _refuse_other_host(new, before, anyway=options.anyway)
-    evidence = evidence_beside(old_path, options.kept, _clones(host, new, options))
+    wheels = wheels_in(options.wheelhouses, index=options.folder / "wheels" if options.from_index else None)
+    evidence = evidence_beside(old_path, options.kept, _clones(host, new, options), wheels)
     found = _switchable(host, _launchable(find(old, new, evidence), engine), options)
     launcher = before.server.processes.get("launcher")
     pid = launcher.pid if launcher is not None else None
@@ -209,6 +218,25 @@ def bisect(
     return prepared.case, outcome
 
 
+def send_objects(host: HostProgram, evidence: Evidence, digests: Iterable[str]) -> None:
+    """Bring files that trials put in place to the host, piece by piece; what is there is not sent again.
+
+    Raises:
+        HostProgramError: they do not fit there.
+    """
+    for digest in sorted(set(digests)):
+        if host.call("keep", {"sha256": digest})["whole"]:
+            continue
+        size, stream = evidence.open(digest)
+        with stream:
+            offset = 0
+            while offset == 0 or offset < size:
+                piece = stream.read(PIECE_BYTES)
+                data = base64.b64encode(piece).decode("ascii")
+                host.call("keep", {"sha256": digest, "size": size, "offset": offset, "data": data})
+                offset += max(len(piece), 1)
+
+
 def _read_host(host: HostProgram, new: Snapshot, options: Options) -> tuple[Snapshot, dict[str, object]]:
     """The host as it is, and the request that reads it so: of the server named, else of the one in the snapshot."""
     known = new.server.processes.get("launcher")
@@ -227,9 +255,17 @@ def _read_host(host: HostProgram, new: Snapshot, options: Options) -> tuple[Snap
     return now, {**ask, "pid": launcher.pid if launcher is not None else None}
 
 
-def evidence_beside(old_path: Path, further: Iterable[Path] = (), clones: Iterable[Path] = ()) -> Evidence:
-    """The kept files beside an old snapshot, those in `further` folders, and clones of the served trees."""
-    return Evidence((store_beside(old_path), *(Store(folder / "kept") for folder in further)), tuple(clones))
+def evidence_beside(
+    old_path: Path, further: Iterable[Path] = (), clones: Iterable[Path] = (), wheels: Wheels | None = None
+) -> Evidence:
+    """The kept files beside an old snapshot, those in `further` folders, clones of the served trees, and wheels."""
+    stores = (store_beside(old_path), *(Store(folder / "kept") for folder in further))
+    return Evidence(stores, tuple(clones), wheels)
+
+
+def wheels_in(folders: Sequence[Path], *, index: Path | None) -> Wheels | None:
+    """Where old packages come from, if anywhere: folders, and a folder for downloads."""
+    return Wheels(folders, index) if folders or index is not None else None
 
 
 def _clones(host: HostProgram, new: Snapshot, options: Options) -> list[Path]:
@@ -253,25 +289,24 @@ def _get_ready(
 
     Raises:
         UsageError: there is no room for a second server, or others use its GPUs.
-        HostProgramError: another bisect runs there.
+        HostProgramError: another bisect runs there, or the files do not fit.
     """
-    objects = {digest: base64.b64encode(evidence.get(digest)).decode() for digest in digests}
     prefix = plan_of(new).prefix
     answer = host.call(
         "prepare",
         {
             "pid": pid,
             "secret_key": options.secret_key,
-            "objects": objects,
             "trees": list(new.trees.trees),
             "prefixes": [prefix] if prefix is not None else [],
-            "bytes": sum(len(content) * 3 // 4 for content in objects.values()),
+            "bytes": sum(map(evidence.size, digests)),
             "isolation": options.isolation,
             "stops": options.stop_command is not None,
         },
     )
     if answer["objections"] and not options.anyway:
         raise UsageError(f"No trial was started: {'; '.join(answer['objections'])}. --anyway goes on nevertheless.")
+    send_objects(host, evidence, digests)
 
 
 def _start_server(host: HostProgram, port: int | None, engine: Engine) -> None:

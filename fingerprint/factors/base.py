@@ -6,13 +6,14 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from fingerprint.capture import Store
     from fingerprint.factors.plan import LaunchPlan
+    from fingerprint.wheels import Wheels
 
 
 @dataclass(frozen=True)
@@ -24,20 +25,41 @@ class Evidence:
     clones: tuple[Path, ...] = ()
     """Git repositories that may have the commits of the served trees."""
 
+    wheels: Wheels | None = None
+    """Where else the files of a package may come from."""
+
     def missing(self, digests: Iterable[str]) -> list[str]:
-        """Those of `digests` that no store keeps."""
-        return [digest for digest in digests if not any(store.has(digest) for store in self.stores)]
+        """Those of `digests` that nothing at hand holds."""
+        return [digest for digest in digests if not any(source.has(digest) for source in self._sources())]
 
     def get(self, digest: str) -> bytes:
-        """A kept file.
+        """A file by its digest.
 
         Raises:
-            KeyError: no store keeps it.
+            KeyError: nothing at hand holds it.
         """
-        for store in self.stores:
-            if store.has(digest):
-                return store.get(digest)
+        with self.open(digest)[1] as stream:
+            return stream.read()
+
+    def open(self, digest: str) -> tuple[int, BinaryIO]:
+        """Size of a file, and the file opened.
+
+        Raises:
+            KeyError: nothing at hand holds it.
+        """
+        for source in self._sources():
+            if source.has(digest):
+                return source.open(digest)
         raise KeyError(digest)
+
+    def size(self, digest: str) -> int:
+        """Size of a file in bytes; raises as `open` does."""
+        size, stream = self.open(digest)
+        stream.close()
+        return size
+
+    def _sources(self) -> tuple[Store | Wheels, ...]:
+        return (*self.stores, *([self.wheels] if self.wheels is not None else []))
 
 
 @dataclass(frozen=True)

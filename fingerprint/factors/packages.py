@@ -1,4 +1,7 @@
-"""Installed packages: another version, or the same version with other contents."""
+"""Installed packages: another version, or the same version with other contents; bundles that only move together.
+
+The old files are those that were kept beside the old snapshot, else a wheel's, or another installed copy's.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fingerprint.factors.base import Evidence, Factor, Fixed, extract_line
+from fingerprint.causes import bundles, ties
+from fingerprint.factors.base import Evidence, Factor, Fixed, Inside, Part, extract_line, short
 from fingerprint.factors.plan import LaunchPlan
 from snapshots import Distribution, Snapshot
 
@@ -22,6 +26,8 @@ class Package(Factor):
     """The old files: path below the location, digest."""
     python: str
     """The serving interpreter's executable."""
+    kept: bool = True
+    """Whether the old files are beside the old snapshot."""
 
     def apply(self, plan: LaunchPlan, *, new: bool) -> None:
         """Leave the live files, or lay the old ones over them."""
@@ -50,7 +56,7 @@ class Package(Factor):
         if self.old is None:
             return f"{pip} uninstall {shlex.quote(self.name)}"
         install = f"{pip} install --no-deps"
-        if self.files:
+        if self.files and self.kept:
             old_build = extract_line(self.id, into=".")
             return f'{install} --force-reinstall "$({old_build})"'
         return f"{install} {shlex.quote(f'{self.name}=={self.old.version}')}"
@@ -60,8 +66,69 @@ class Package(Factor):
         return frozenset(digest for _path, digest in self.files)
 
 
+@dataclass(frozen=True)
+class Bundle(Factor):
+    """Packages whose requirements tie them: in an environment they only move together."""
+
+    members: tuple[Package, ...]
+
+    def apply(self, plan: LaunchPlan, *, new: bool) -> None:
+        """Leave all of them, or bring all of them back."""
+        for member in self.members:
+            member.apply(plan, new=new)
+
+    def revert(self) -> str:
+        """One line for all of them, where versions say it all; else one after the other."""
+        return " && ".join(member.revert() for member in self.members)
+
+    def objects(self) -> frozenset[str]:
+        """The old files of all of them."""
+        return frozenset[str]().union(*(member.objects() for member in self.members))
+
+    def inside(self, _evidence: Evidence) -> Inside | str:
+        """Its packages one by one, against their requirements: what does not start like that is asked around."""
+        parts = tuple(
+            Part(one.id, f"package {one.name}", one.old_words, one.new_words, one.revert()) for one in self.members
+        )
+        return Members(parts=parts, members=self.members)
+
+
+@dataclass(frozen=True)
+class Members(Inside):
+    """The packages of a bundle."""
+
+    members: tuple[Package, ...]
+
+    def apply(self, plan: LaunchPlan, new: frozenset[str]) -> None:
+        """Leave these packages, and bring the others back."""
+        for member in self.members:
+            member.apply(plan, new=member.id in new)
+
+
 def find(old: Snapshot, new: Snapshot, evidence: Evidence) -> Iterator[Factor | Fixed]:
-    """Distributions whose version, RECORD or installed contents differ."""
+    """Distributions whose version, RECORD or installed contents differ; those that are tied as one."""
+    found: dict[str, Factor | Fixed] = {one.id: one for one in _packages(old, new, evidence)}
+    for names in bundles(ties(old, new)):
+        members = [found.get(f"package:{name}") for name in names]
+        switchable = [one for one in members if isinstance(one, Package)]
+        if len(switchable) < len(names):  # what cannot be brought back holds the others where they are
+            held = ", ".join(name for name, one in zip(names, members, strict=True) if not isinstance(one, Package))
+            for one in switchable:
+                reason = f"it moves only together with {held}, whose old files are not at hand"
+                found[one.id] = Fixed(one.id, one.old_words, one.new_words, reason)
+            continue
+        for one in switchable:
+            del found[one.id]
+        was, is_now = (
+            short("; ".join(f"{one.name} {one.new_words if new else one.old_words}" for one in switchable))
+            for new in (False, True)
+        )
+        identifier = f"bundle:{'+'.join(names)}"
+        found[identifier] = Bundle(identifier, was, is_now, tuple(switchable))
+    yield from (found[name] for name in sorted(found))
+
+
+def _packages(old: Snapshot, new: Snapshot, evidence: Evidence) -> Iterator[Package | Fixed]:
     before, after = old.packages.distributions, new.packages.distributions
     if old.packages.status in {"failed", "absent"} or new.packages.status in {"failed", "absent"}:
         return
@@ -71,15 +138,33 @@ def find(old: Snapshot, new: Snapshot, evidence: Evidence) -> Iterator[Factor | 
         if was is not None and is_now is not None and _contents(was, is_now) == _contents(is_now, was):
             continue
         identifier, old_words, new_words = f"package:{name}", _words(was, is_now), _words(is_now, was)
-        files = tuple(sorted(old.packages.files.get(name, {}).items()))
-        if was is not None and not files:
-            reason = f"its old files were not kept; capture with `--keep {name}` next time"
-            yield Fixed(identifier, old_words, new_words, reason)
-        elif missing := evidence.missing(digest for _path, digest in files):
-            reason = f"{len(missing)} of its {len(files)} kept files are not in the store beside the old snapshot"
-            yield Fixed(identifier, old_words, new_words, reason)
+        files = _old_files(name, was, old, evidence) if was is not None else ()
+        if isinstance(files, str):
+            yield Fixed(identifier, old_words, new_words, files)
         else:
-            yield Package(identifier, old_words, new_words, name, was, is_now, files, python)
+            kept = name in old.packages.files
+            yield Package(identifier, old_words, new_words, name, was, is_now, files, python, kept)
+
+
+def _old_files(name: str, was: Distribution, old: Snapshot, evidence: Evidence) -> tuple[tuple[str, str], ...] | str:
+    """The old files: those that were kept, else those of a wheel or another installed copy; or why there are none."""
+    kept = tuple(sorted(old.packages.files.get(name, {}).items()))
+    missing = evidence.missing(digest for _path, digest in kept)
+    if kept and not missing:
+        return kept
+    reason = (
+        f"{len(missing)} of its {len(kept)} kept files are not in the store beside the old snapshot"
+        if kept
+        else "its old files were not kept"
+    )
+    if was.editable:
+        return "it is an editable install: its files are a source tree's"
+    if evidence.wheels is None:
+        return f"{reason}; name a folder of wheels with --wheelhouse, or capture with `--keep {name}` next time"
+    if was.altered:
+        return f"{reason}, and they were altered after their installation: no wheel has them"
+    found = evidence.wheels.files(name, was, old.packages.interpreter)
+    return f"{reason}, and {found}" if isinstance(found, str) else found
 
 
 def _contents(one: Distribution, other: Distribution) -> tuple[object, ...]:

@@ -23,6 +23,7 @@ COSTS = {
     "startup": "a relaunch, with a private layer over its directory",
     "tree": "a relaunch, with a private layer over the tree",
     "package": "a relaunch, with a private layer over the environment",
+    "bundle": "a relaunch, with a private layer over the environment: packages that only move together",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from incident_host import KEY, Incident, changed_host, objects_of
+from incident_host import Incident, changed_host, prepare
 
 from fingerprint.host import HostProgram
 from fingerprint.targets.local import LocalTarget
@@ -26,5 +26,5 @@ def host() -> Iterator[HostProgram]:
 @pytest.fixture
 def prepared(host: HostProgram, incident: Incident) -> HostProgram:
     """A host program that is ready for trials of the incident."""
-    host.call("prepare", {"pid": incident.pid, "secret_key": KEY, "objects": objects_of(incident)})
+    prepare(host, incident)
     return host

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import socket
-from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import snapshots
-from fingerprint.bisect.run import evidence_beside
+from fingerprint.bisect.run import evidence_beside, send_objects
 from fingerprint.capture import capture, store_beside
 from fingerprint.engines import REFERENCE, Engine
 from fingerprint.factors import Evidence, Factor, Found, LaunchPlan, find, plan_of
@@ -51,6 +50,10 @@ class Incident:
         BRIEF.adopt(plan)
         return plan
 
+    def live_plan(self) -> LaunchPlan:
+        """The plan of the live launch itself."""
+        return plan_of(self.new)
+
     def plan_without(self, name: str) -> LaunchPlan:
         """A plan with every factor but one at its old value, and nothing said of that one."""
         plan = plan_of(self.new)
@@ -77,10 +80,11 @@ def read(path: Path, port: int, **ask: object) -> Snapshot:
     return snapshot
 
 
-def objects_of(incident: Incident) -> dict[str, str]:
-    """The kept files that trials of the incident put in place."""
+def prepare(host: HostProgram, incident: Incident) -> None:
+    """Get a host program ready for trials of the incident."""
+    host.call("prepare", {"pid": incident.pid, "secret_key": KEY})
     digests = {digest for factor in incident.found().factors for digest in factor.objects()}
-    return {digest: b64encode(incident.evidence.get(digest)).decode() for digest in digests}
+    send_objects(host, incident.evidence, digests)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from incident_host import BRIEF, KEY, Incident, objects_of
+from incident_host import BRIEF, Incident, prepare
 from trials_host import digest_of, processes_of, scratch_directories
 
 from fingerprint.errors import FingerprintError, HostProgramError
@@ -194,7 +194,7 @@ def test_killed_anywhere_nothing_is_left(incident: Incident, victim: str, stage:
                 os.kill(pid, signal.SIGKILL)
 
     try:
-        host.call("prepare", {"pid": incident.pid, "secret_key": KEY, "objects": objects_of(incident)})
+        prepare(host, incident)
         with contextlib.suppress(FingerprintError):
             host.call("try", ask, kill)
     finally:

@@ -8,8 +8,13 @@ from pathlib import Path
 
 
 def scratch_directories() -> set[str]:
-    """Scratch directories of trials."""
-    return {str(path) for path in Path("/tmp").glob("fingerprint-trial-*")}
+    """Scratch directories of trials; a program that lives still has the files that it was sent."""
+    return {str(path) for path in Path("/tmp").glob("fingerprint-trial-*") if not _is_of_a_living_program(path)}
+
+
+def _is_of_a_living_program(path: Path) -> bool:
+    pid = path.name.split("-")[2]
+    return path.name.endswith("-objects") and Path(f"/proc/{pid}").exists()
 
 
 def processes_of(needle: str) -> set[int]:
