@@ -78,6 +78,8 @@ def parse_metrics(text: str) -> Metrics:
             value = float(match["value"])
         except ValueError:
             continue
+        if not math.isfinite(value):
+            continue
         key = (match["name"], labels.get("category") or labels.get("mode") or "", labels.get("tp_rank", "0"))
         found[key] = found.get(key, 0.0) + value
     return found
@@ -147,12 +149,18 @@ def get(server: Server, path: str, timeout_s: float) -> Tuple[int, bytes]:
 
 
 class Request:
-    """One streamed request: when each chunk came, how many tokens it completed, and what was said at the end."""
+    """One streamed request: when each chunk came, how many tokens it completed, and what was said at the end.
+
+    Attributes:
+        cycles: verify passes by the engine's own count; 0 where it does not speculate.
+        accept_length: tokens a cycle, by the engine's own count; 0 where it does not say.
+    """
 
     def __init__(self) -> None:
         self.times: List[float] = []
         self.tokens: List[int] = []
-        self.end: Dict[str, Any] = {}
+        self.cycles = 0
+        self.accept_length = 0.0
         self.digest = ""
 
     @property
@@ -161,14 +169,9 @@ class Request:
         return [1e3 * (late - early) for early, late in zip(self.times, self.times[1:])]
 
     @property
-    def cycles(self) -> int:
-        """Speculative cycles, by the engine's count; else chunks after the first."""
-        return int(self.end.get("spec_verify_ct") or len(self.gaps))
-
-    @property
-    def speculates(self) -> bool:
-        """Whether the answer counts verify passes."""
-        return bool(self.end.get("spec_verify_ct"))
+    def steps(self) -> int:
+        """Decode steps: verify passes, else chunks after the first."""
+        return self.cycles or len(self.gaps)
 
 
 def generate(server: Server, body: Json, timeout_s: float, clock: Callable[[], float]) -> Request:
@@ -207,10 +210,12 @@ def generate(server: Server, body: Json, timeout_s: float, clock: Callable[[], f
                 meta = last.get("meta_info") or {}
                 request.times.append(now)
                 request.tokens.append(int(meta.get("completion_tokens") or 0))
-        request.end = last.get("meta_info") or {}
+        meta = last.get("meta_info") or {}
+        request.cycles = int(meta.get("spec_verify_ct") or 0)
+        request.accept_length = float(meta.get("spec_accept_length") or 0.0)
         said.update(json.dumps([last.get("output_ids"), last.get("text")]).encode())
         request.digest = said.hexdigest()
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except (OSError, http.client.HTTPException, ValueError, TypeError, AttributeError) as error:
         raise MeasureError(f"/generate failed: {unread(error)['unread']}") from error
     finally:
         connection.close()
@@ -271,7 +276,7 @@ def measure(server: Server, ask: Json, clock: Callable[[], float] = time.monoton
         after = counters()
         counted = {key: value - before.get(key, 0.0) for key, value in after.items()}
         cycles = max(request.cycles for request in group)
-        speculates = any(request.speculates for request in group)
+        speculates = cycles > 0
         samples.append(_sample(group, timed(counted, "0", cycles, speculates=speculates)))
         for rank in {rank for metric, _, rank in counted if metric in {FORWARD, WHOLE}}:
             ranks.setdefault(rank, []).append(timed(counted, rank, cycles, speculates=speculates))
@@ -313,19 +318,20 @@ def _at_once(calls: List[Callable[[], Request]]) -> List[Request]:
 def _sample(group: List[Request], device: Dict[str, Json]) -> Dict[str, Json]:
     """The figures of requests that ran together; one alone is the usual case."""
     gaps = [gap for request in group for gap in request.gaps]
-    lengths = [float(request.end["spec_accept_length"]) for request in group if request.end.get("spec_accept_length")]
+    lengths = [request.accept_length for request in group if math.isfinite(request.accept_length)]
+    accepted = statistics.mean(lengths) if lengths else 0.0
     one_chunk = unread("the stream came in one chunk")
     streamed = [request for request in group if len(request.times) > 1]
     sample: Dict[str, Json] = {
         **device,
-        "cycles": max(request.cycles for request in group),
+        "cycles": max(request.steps for request in group),
         "cycle_ms": statistics.median(gaps) if gaps else one_chunk,
         "cycle_mean_ms": (
-            statistics.mean(1e3 * (one.times[-1] - one.times[0]) / one.cycles for one in streamed)
+            statistics.mean(1e3 * (one.times[-1] - one.times[0]) / one.steps for one in streamed)
             if streamed
             else one_chunk
         ),
-        "accept_length": statistics.mean(lengths) if lengths else unread("the server does not speculate"),
+        "accept_length": accepted if accepted > 0 else unread("the server does not speculate"),
         "tokens_per_second": one_chunk,
     }
     if streamed:

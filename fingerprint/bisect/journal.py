@@ -56,6 +56,8 @@ class CaseLine(_Line):
     expected_launches: float | None = None
     metric: str = "verify_ms"
     """The figure that launches are expected to be compared by."""
+    accept_length: float | None = None
+    """Of every launch, where it was fixed: what came out is nonsense then, and no speed is known."""
     conditions: list[str] = []
     """What every launch had, whatever its factors, and how it was measured, in words."""
     asked: list[str] = []

@@ -382,6 +382,7 @@ def _prepare(
         then_new_ms=then.new_ms if then else None,
         budget=options.launches,
         metric=engine.metrics[0],
+        accept_length=options.accept_length,
         conditions=conditions,
         asked=asked(options),
     )

@@ -263,6 +263,8 @@ def budget_of(scene: Scene) -> tuple[BudgetRow, ...]:
 
 def speeds_of(scene: Scene, old: Snapshot) -> tuple[tuple[Speed, ...], BreakEven | None]:
     """The speed of each side today, and the accept length that would make up for the difference."""
+    if scene.line.accept_length is not None:
+        return (), None
     speeds: list[Speed] = []
     sides: tuple[tuple[Arm, str], ...] = (("old", "everything old, today"), ("new", "everything new, today"))
     for arm, side in sides:

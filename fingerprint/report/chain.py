@@ -213,6 +213,8 @@ def _step_same_work(scene: Scene) -> Step:
             outputs.setdefault(launch.outputs, []).append(launch.number)
     accepted = [launch.accept_length for launch in scene.measured if launch.accept_length is not None]
     span = f"accept length {min(accepted):.2f} to {max(accepted):.2f}" if accepted else "no accept length was read"
+    if scene.line.accept_length is not None:
+        return Step(question=question, finding=f"By order, not by their words: it was fixed; {span}.")
     if not outputs:
         return Step(question=question, finding=f"Unknown: outputs were not recorded; {span}.", settled=False)
     if len(outputs) == 1:

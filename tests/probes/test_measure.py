@@ -116,6 +116,7 @@ class Speaking(ThreadingHTTPServer):
         self.asked: list[dict[str, Any]] = []
         self.together = threading.Barrier(1)
         self.answer = 200
+        self.meta: dict[str, Any] = {}
         super().__init__(("127.0.0.1", 0), Speaks)
 
     @property
@@ -143,7 +144,12 @@ class Speaks(BaseHTTPRequestHandler):
         self.end_headers()
         for cycle in range(7):
             server.passes += 1 if cycle and first else 0
-            meta = {"completion_tokens": 1 + 2 * cycle, "spec_verify_ct": cycle, "spec_accept_length": 13 / 6}
+            meta = {
+                "completion_tokens": 1 + 2 * cycle,
+                "spec_verify_ct": cycle,
+                "spec_accept_length": 13 / 6,
+                **server.meta,
+            }
             self.wfile.write(b"data: " + json.dumps({"text": "x", "meta_info": meta}).encode() + b"\n\n")
         self.wfile.write(b"data: [DONE]\n\n")
 
@@ -207,3 +213,21 @@ def test_a_refusal_is_told_in_the_servers_words(speaking: Speaking, together: in
     speaking.together = threading.Barrier(together)
     with pytest.raises(measure.MeasureError, match="answered 503"):
         measure.measure(speaking.at, {**ASK, "concurrency": together}, Clock())
+
+
+def test_a_server_that_does_not_speculate_has_steps_and_a_speed(speaking: Speaking) -> None:
+    speaking.meta = {"spec_verify_ct": None, "spec_accept_length": None}
+    figures = measure.measure(speaking.at, ASK, Clock())
+    assert figures["cycle_mean_ms"] == pytest.approx(10.0)
+    assert figures["tokens_per_second"] == pytest.approx(200.0)
+    assert "does not speculate" in figures["accept_length"]["unread"]
+    assert "does not speculate" in figures["verify_ms"]["unread"]
+
+
+@pytest.mark.parametrize(
+    "meta", [{"spec_verify_ct": [1]}, {"spec_accept_length": "long"}, {"completion_tokens": {"no": 1}}]
+)
+def test_counts_that_are_no_numbers_end_in_a_sentence(speaking: Speaking, meta: dict[str, Any]) -> None:
+    speaking.meta = meta
+    with pytest.raises(measure.MeasureError, match="/generate failed"):
+        measure.measure(speaking.at, ASK, Clock())

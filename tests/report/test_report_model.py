@@ -308,3 +308,17 @@ def test_a_phantom_whose_new_side_is_even_faster_shows_both_levels(cases: dict[s
     assert "everything old, today" in names
     assert "everything new, today" in names
     assert "today, old and new alike" not in names
+
+
+def test_a_fixed_accept_length_is_said_and_no_speed_is_made_of_it(tmp_path: Path) -> None:
+    case, _ = story(tmp_path / "case", "attributed")
+    lines = case.journal.path.read_text().splitlines(keepends=True)
+    first = case.journal.case().model_copy(update={"accept_length": 2.5, "conditions": ["accept length fixed"]})
+    case.journal.path.write_text(first.model_dump_json() + "\n" + "".join(lines[1:]))
+    report = of_case(case)
+    assert any("fixed at 2.5" in line for line in report.more)
+    assert report.speeds == ()
+    assert report.break_even is None
+    (step,) = [step for step in report.steps if step.question.startswith("Did every launch do the same work")]
+    assert "it was fixed" in step.finding
+    assert ("every launch", "accept length fixed") in {(fact.name, fact.value) for fact in report.method}
