@@ -22,7 +22,7 @@ from fingerprint.factors.variables import is_inert
 from fingerprint.knowledge import first
 from fingerprint.misspelling import misspelling_of
 from fingerprint.views import cpu_list, version
-from snapshots import Gpu, Process, Snapshot
+from snapshots import Gpu, NvLinks, Process, Snapshot
 
 
 @dataclass(frozen=True)
@@ -455,6 +455,39 @@ def _plugins(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
             yield f"startup/plugins/{name}", f"{name} runs {target} in the server."
 
 
+_FAMILIES = (
+    ("libcublas.so", "libcublasLt.so"),
+    ("libcudnn.so", "libcudnn_graph.so"),
+    ("libcudnn.so", "libcudnn_ops.so"),
+)
+
+
+@_rule(
+    "FP212",
+    "parts of one CUDA library from different places",
+    source="pytorch#174320, vllm#1726, vllm#17650",
+    advice="see LD_LIBRARY_PATH and what conda and pip each installed; let one of them provide all parts",
+)
+def _split_family(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    for role, process in snapshot.server.processes.items():
+        paths = {
+            PurePosixPath(library.path or key).name.partition(".so")[0] + ".so": PurePosixPath(
+                library.path or key
+            ).parent
+            for key, library in (process.libraries.items() if isinstance(process.libraries, dict) else ())
+        }
+        for one, other in _FAMILIES:
+            if one in paths and other in paths and paths[one] != paths[other]:
+                text = f"{role} has {one} from {paths[one]} and {other} from {paths[other]}."
+                yield f"server/processes/{role}/libraries/{one}", text
+    for name, package in snapshot.packages.conda.items():
+        stem = name.removeprefix("lib")
+        for dist, found in snapshot.packages.distributions.items():
+            if re.fullmatch(rf"nvidia-{re.escape(stem)}-cu\d+", dist) and found.version != package.version:
+                text = f"conda has {name} {package.version} and pip has {dist} {found.version} in one environment."
+                yield f"packages/conda/{name}", text
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # The launch: FP301 and following
 
@@ -662,6 +695,35 @@ def _redirected(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
                 f"Bridge {address} above a GPU redirects peer traffic (ACS): it does not go straight from GPU to GPU."
             )
             yield f"topology/devices/{address}/acs", text
+
+
+@_rule(
+    "FP408",
+    "a GPU without the NVLinks that its neighbours have",
+    source="vllm#16336",
+    advice="look at `nvidia-smi nvlink -s` and the fabric manager; the all-reduce goes at the pace of that GPU",
+)
+def _off_nvlink(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    links = {address: gpu.nvlinks.active for address, gpu in _gpus(snapshot) if isinstance(gpu.nvlinks, NvLinks)}
+    links.update({address: 0 for address, gpu in _gpus(snapshot) if gpu.nvlinks is None})
+    most = max(links.values(), default=0)
+    for address, active in links.items():
+        if active < most and sum(other == most for other in links.values()) > len(links) / 2:
+            yield f"gpu/gpus/{address}/nvlinks", f"GPU {address} has {active} active NVLinks; most have {most}."
+
+
+@_rule(
+    "FP409",
+    "a power reading that cannot be",
+    source="secureblue#2416",
+    advice="do not go by this board's power figures: look at kernel, driver and firmware first",
+)
+def _impossible(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    for address, gpu in _gpus(snapshot):
+        drawn, limit = _number(gpu.power_now_w), _number(gpu.power_enforced_w) or _number(gpu.power_limit_w)
+        if drawn is not None and limit is not None and drawn > 5 * limit > 0:
+            text = f"GPU {address} is said to draw {drawn:g} W under a limit of {limit:g} W."
+            yield f"gpu/gpus/{address}/power_now_w", text
 
 
 @_rule(

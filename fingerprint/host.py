@@ -30,6 +30,8 @@ LARGEST_LINE_BYTES = 1 << 29
 
 LOADER = """
 import os, sys
+if sys.version_info < (3, 9):
+    sys.exit("its python3 is %d.%d, too old" % sys.version_info[:2])
 blob = sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))
 memory = os.memfd_create("fingerprint")
 left = memoryview(blob)
@@ -143,7 +145,7 @@ class HostProgram:
     def _broken(self) -> TargetError:
         time.sleep(0.05)  # its last words may still be on their way
         words = self._channel.complaint()
-        if "python" in words and ("not found" in words or "No such file" in words):
+        if "python" in words and any(sign in words for sign in ("not found", "No such file", "too old")):
             return TargetError(
                 f"{self.target.name}: {words}. Name one of the host, Python 3.9 or later, with --host-python."
             )

@@ -280,6 +280,14 @@ def test_the_host_program_is_python_3_9_and_standard_library_only(path: Path) ->
     assert foreign == set()
 
 
+def test_an_interpreter_that_is_too_old_is_a_sentence() -> None:
+    old = sorted(Path(sys.base_prefix).parent.glob("3.[678].*/bin/python3"))  # where several are installed together
+    if not old:
+        pytest.skip("no Python before 3.9 on this machine")
+    with pytest.raises(TargetError, match=r"its python3 is 3\.\d, too old. Name one of the host, Python 3.9 or later"):
+        HostProgram(LocalTarget(), str(old[0]))
+
+
 def test_a_capture_runs_on_python_3_9() -> None:
     beside = sorted(Path(sys.base_prefix).parent.glob("3.9.*/bin/python3.9"))  # where several are installed together
     python = str(beside[0]) if beside else shutil.which("python3.9")

@@ -15,6 +15,7 @@ from fingerprint.findings import RULES, arrived, check, unread_part
 from fingerprint.misspelling import misspelling_of
 from fingerprint.report.differences import markdown
 from snapshots import (
+    CondaPackage,
     Cpu,
     Distribution,
     Gpu,
@@ -233,6 +234,30 @@ CASES: dict[str, tuple[Snapshot, Snapshot]] = {
 }
 
 
+def boards(*gpus: dict[str, object]) -> Gpus:
+    made = {f"0000:{17 + n}:00.0": Gpu.model_validate({"index": n, **values}) for n, values in enumerate(gpus)}
+    return Gpus(status="ok", gpus=made)
+
+
+LINKED: dict[str, object] = {"nvlinks": {"active": 18}}
+
+CASES |= {
+    "FP212": (
+        snapshot(server=mapped(f"{SITE}/nvidia/cublas/lib/libcublas.so.12", "/usr/local/cuda/lib64/libcublasLt.so.12")),
+        snapshot(
+            server=mapped(f"{SITE}/nvidia/cublas/lib/libcublas.so.12", f"{SITE}/nvidia/cublas/lib/libcublasLt.so.12")
+        ),
+    ),
+    "FP408": (
+        snapshot(gpu=boards(LINKED, LINKED, {}, LINKED)),
+        snapshot(gpu=boards(LINKED, LINKED, LINKED, LINKED)),
+    ),
+    "FP409": (
+        snapshot(gpu=board(power_now_w=589.1, power_limit_w=35.0)),
+        snapshot(gpu=board(power_now_w=228.8, power_limit_w=210.0)),
+    ),
+}
+
 CASES |= {
     "FP210": (
         snapshot(startup=Startup(status="ok", hidden={"torch": ["/srv/torch", f"{SITE}/torch"]})),
@@ -357,6 +382,14 @@ def test_a_variable_that_no_file_of_the_engine_names_is_told_once() -> None:
     comparison = compare(bare, snapshot(server=launched, packages=packages))
     (difference,) = comparison.find("variable:SGLANG_OLD_KNOB")
     assert any("no file of the installed engine names it" in reason.text for reason in difference.reasons)
+
+
+def test_conda_and_pip_with_two_versions_of_one_library_are_told() -> None:
+    packages = installed("nvidia-cublas-cu12==12.1.3.1")
+    both = packages.model_copy(update={"conda": {"libcublas": CondaPackage(version="12.4.5.8", build="0")}})
+    assert codes(snapshot(packages=both)) == {"FP212"}
+    same = packages.model_copy(update={"conda": {"libcublas": CondaPackage(version="12.1.3.1", build="0")}})
+    assert codes(snapshot(packages=same)) == set()
 
 
 def test_an_nccl_of_the_installed_version_is_no_finding() -> None:

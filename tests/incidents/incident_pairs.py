@@ -429,3 +429,62 @@ def _iommu(_old: World, new: World) -> None:
 @_incident("tenstorrent/tt-xla#5401", "package:tt-mlir", kind="later")
 def _compiler_uplift(old: World, new: World) -> None:
     old.installed["tt-mlir"], new.installed["tt-mlir"] = "0.1.0.dev70", "0.1.0.dev83"
+
+
+# The ten below were looked up once more afterwards. Versions that a report does not name are made up and marked.
+
+
+@_incident("vllm-project/vllm#4210", "package:vllm", kind="later")
+def _named_change_of_a_release(old: World, new: World) -> None:
+    old.installed["vllm"], new.installed["vllm"] = "0.4.0", "0.4.1"
+
+
+@_incident("vllm-project/vllm#29660", "tree:commit", kind="later")
+def _named_change_with_many_variables(old: World, new: World) -> None:
+    for world in (old, new):
+        world.launch |= {"NCCL_NVLS_ENABLE": "1", "VLLM_USE_NCCL_SYMM_MEM": "1", "VLLM_USE_FLASHINFER_MOE_FP4": "1"}
+    new.commit = "f" * 40
+
+
+@_incident("orcasound/orcahello#371", "variable:MKL_NUM_THREADS", kind="later")
+def _threads_of_the_host_in_a_pod(old: World, _new: World) -> None:
+    old.launch["MKL_NUM_THREADS"] = "1"
+
+
+@_incident("vllm-project/vllm#17741", "package:torch", kind="later")
+def _torch_itself(old: World, new: World) -> None:
+    old.installed |= {"torch": "2.6.0+cu124", "triton": "3.2.0"}
+    new.installed |= {"torch": "2.7.0+cu128", "triton": "3.3.0"}
+
+
+@_incident("SemiAnalysisAI/InferenceX#854", "package:triton", kind="later")
+def _triton_behind_torch(old: World, new: World) -> None:
+    old.installed |= {"torch": "2.9.0", "triton": "3.5.0"}  # made up
+    new.installed |= {"torch": "2.9.1", "triton": "3.5.1"}
+
+
+@_incident("intel/torch-xpu-ops#4053", "package:triton-xpu", kind="later")
+def _triton_of_another_vendor(old: World, new: World) -> None:
+    old.installed |= {"torch": "2.12.0", "triton-xpu": "3.7.1"}
+    new.installed |= {"torch": "2.13.0", "triton-xpu": "3.7.2"}
+
+
+@_incident("sgl-project/sglang#24562", "package:triton", kind="later")
+def _no_configuration_for_this_triton(old: World, new: World) -> None:
+    old.installed |= {"torch": "2.9.1", "triton": "3.5.1"}
+    new.installed |= {"torch": "2.11.0", "triton": "3.6.0"}
+
+
+@_incident("scaleapi/llm-engine#851", "flag:--enforce-eager", kind="later")
+def _eager_for_everybody(_old: World, new: World) -> None:
+    new.flag("--enforce-eager")
+
+
+@_incident("NVIDIA/TensorRT-LLM#18117", "process:affinity", kind="later")
+def _workers_that_may_run_anywhere(old: World, new: World) -> None:
+    old.affinity, new.affinity = "0-71", "0-143"  # made up
+
+
+@_incident("NVIDIA/nccl#513", "package:nvidia-nccl-cu12", kind="later")
+def _since_a_version_of_nccl(old: World, new: World) -> None:
+    old.installed["nvidia-nccl-cu12"], new.installed["nvidia-nccl-cu12"] = "2.7.8", "2.8.4"
