@@ -19,12 +19,13 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from fingerprint import knowledge
-from fingerprint.causes import ENGINES, mapped_paths, owner_by_directory, requirement_of
+from fingerprint.causes import ENGINES, mapped_paths, owner_by_directory
 from fingerprint.diff import Difference, Reason
 from fingerprint.hunks import Hunk, apart, hunks
 from fingerprint.knowledge import JUDGEMENT, Known, first
 from fingerprint.misspelling import misspelling_of
 from fingerprint.spellings import canonical
+from fingerprint.ties import requirement_of
 from fingerprint.views import version
 from snapshots import Key, LocalFile, Process, Snapshot, Tree
 

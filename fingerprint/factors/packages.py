@@ -9,9 +9,9 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fingerprint.causes import bundles, ties
 from fingerprint.factors.base import Evidence, Factor, Fixed, Inside, Part, extract_line, short
 from fingerprint.factors.plan import LaunchPlan
+from fingerprint.ties import bundles, ties
 from snapshots import Distribution, Snapshot
 
 

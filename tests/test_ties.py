@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerprint.causes import Tie, bundles, ties
+from fingerprint.ties import Tie, bundles, ties
 from snapshots import Distribution, Packages, Snapshot
 
 
