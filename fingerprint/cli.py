@@ -710,6 +710,7 @@ def bisect(
     ] = None,
     requests: Annotated[int | None, typer.Option(min=1, help="Measured requests of a launch.")] = None,
     tokens: Annotated[int | None, typer.Option(min=2, help="Tokens of each.")] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, max=256, help="So many of them at a time.")] = None,
     progress: Annotated[
         bool | None, typer.Option("--progress/--quiet", " /-q", help="Say how it goes; by default on a terminal only.")
     ] = None,
@@ -753,6 +754,7 @@ def bisect(
         engine=_command(engine, command, metric, unit, skip, run_timeout),
         requests=requests,
         max_new_tokens=tokens,
+        concurrency=concurrency,
         accept_length=accept_length,
         figure=figure,
     )

@@ -71,6 +71,7 @@ class Options:
         engine: what is launched and how it is measured; by default what the new snapshot's server is.
         requests: measured requests of a launch, where they are not the engine's.
         max_new_tokens: tokens of each, in the same way.
+        concurrency: so many requests at once, where it is not one.
         figure: what launches are compared by, where it is not the best one that the engine has.
         accept_length: fixed for every launch, so that time alone is compared; what the server says is then nonsense.
         allow_host_changes: settings of the host are factors, too: really changed for a launch, and put back.
@@ -100,6 +101,7 @@ class Options:
     engine: Engine | None = None
     requests: int | None = None
     max_new_tokens: int | None = None
+    concurrency: int | None = None
     accept_length: float | None = None
     figure: str | None = None
     allow_host_changes: bool = False
@@ -423,6 +425,7 @@ def engine_with(new: Snapshot, options: Options) -> tuple[Engine, list[str]]:
         metrics=(options.figure,) if options.figure is not None else known.metrics,
         requests=options.requests or known.requests,
         max_new_tokens=options.max_new_tokens or known.max_new_tokens,
+        concurrency=options.concurrency or known.concurrency,
     )
     return engine, [*conditions, *engine.conditions()]
 
@@ -433,6 +436,7 @@ def asked(options: Options) -> list[str]:
     for option, value in (
         ("--requests", options.requests),
         ("--tokens", options.max_new_tokens),
+        ("--concurrency", options.concurrency),
         ("--accept-length", options.accept_length),
         ("--figure", options.figure),
     ):
@@ -484,8 +488,9 @@ def _then(old: Snapshot, new: Snapshot, engine: Engine, options: Options) -> The
 
 
 def comparable(measured: Measured, engine: Engine) -> bool:
-    """Whether a figure of the past was taken as launches will be: a verify pass takes longer in a longer context."""
-    return measured.metric == engine.metrics[0] and measured.max_new_tokens in {0, engine.max_new_tokens}
+    """Whether a figure of the past was taken as launches will be: a verify pass depends on its context and batch."""
+    same_requests = engine.concurrency == 1 and measured.max_new_tokens in {0, engine.max_new_tokens}
+    return measured.metric == engine.metrics[0] and same_requests
 
 
 def _fixed_lines(found: Found) -> list[FactorLine]:

@@ -36,6 +36,7 @@ class Engine:
         metrics: figures that can be compared, the best first.
         requests: measured requests of a launch; more of them narrow the figure of one launch, not of the launches.
         max_new_tokens: tokens of each.
+        concurrency: so many requests run at once.
         enough_s: a slow server is measured with fewer requests once this many seconds have passed.
         warmup: requests that are run first and thrown away.
         settle_s: wait for the engine's counters after a request, in seconds.
@@ -52,6 +53,7 @@ class Engine:
     metrics: tuple[str, ...] = ("verify_ms", "gpu_cycle_ms", "cycle_ms")
     requests: int = 6
     max_new_tokens: int = 48
+    concurrency: int = 1
     enough_s: float = 60.0
     warmup: int = 2
     settle_s: float = 0.0
@@ -71,7 +73,8 @@ class Engine:
 
     def conditions(self) -> list[str]:
         """How every launch is measured, in words."""
-        return [f"{self.requests} requests of {self.max_new_tokens} tokens a launch"]
+        together = f"{self.concurrency} at a time" if self.concurrency > 1 else "one at a time"
+        return [f"{self.requests} requests of {self.max_new_tokens} tokens a launch, {together}"]
 
     def adopt(self, plan: LaunchPlan) -> None:
         """Make a live server's launch the launch of a trial: its own port, loopback, timers on, titles readable."""
@@ -92,6 +95,7 @@ class Engine:
             "max_new_tokens": self.max_new_tokens,
             "warmup": self.warmup,
             "requests": self.requests,
+            "concurrency": self.concurrency,
             "settle_s": self.settle_s,
             "enough_s": self.enough_s,
         }

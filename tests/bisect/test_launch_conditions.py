@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,10 @@ def test_requests_and_their_tokens_are_the_users_where_he_says_so() -> None:
     _plan, ask, conditions = launch("sglang", requests=2, max_new_tokens=12)
     assert ask["measure"]["requests"] == 2
     assert ask["measure"]["max_new_tokens"] == 12
-    assert conditions == ["2 requests of 12 tokens a launch"]
+    assert conditions == ["2 requests of 12 tokens a launch, one at a time"]
+    _plan, ask, conditions = launch("sglang", concurrency=4)
+    assert ask["measure"]["concurrency"] == 4
+    assert "4 at a time" in conditions[0]
 
 
 def test_what_the_user_sets_wins_over_the_engine_and_is_named() -> None:
@@ -78,6 +82,7 @@ def test_a_figure_of_the_past_counts_only_where_it_was_taken_in_the_same_way() -
     assert past(max_new_tokens=SGLANG.max_new_tokens)
     assert past()  # a file of an earlier version, which always asked for as many
     assert not past(max_new_tokens=8)
+    assert not comparable(Measured(metric="verify_ms", value=1.0, source="s"), replace(SGLANG, concurrency=4))
     assert not past(metric="cycle_ms")
 
 
