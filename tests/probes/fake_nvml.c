@@ -1,6 +1,7 @@
 /* A fake of NVIDIA's management library for the tests. It answers as one host with two H200 did; FAKE_NVML says how it
  * fails: "mismatch" (library and driver differ), "lost" (the second GPU is gone), "hang" (a driver that never returns),
- * "crash", "foreign" (a process of somebody else), "old" (a driver without the newer functions).
+ * "crash", "foreign" (a process of somebody else), "old" (a driver without the newer functions), "refuses" (nothing can
+ * be set). What is set is kept in the folder FAKE_NVML_STATE, a file for each value, as a driver keeps it.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -11,11 +12,27 @@
 typedef unsigned int u;
 typedef struct { int index; } device;
 static device devices[2] = {{0}, {1}};
-enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, TOO_SMALL = 7, MISSING = 13, LOST = 15, MISMATCH = 18, UNKNOWN = 999 };
+enum {
+    OK = 0, INVALID = 2, UNSUPPORTED = 3, NOT_PERMITTED = 4, TOO_SMALL = 7, MISSING = 13, LOST = 15, MISMATCH = 18,
+    UNKNOWN = 999
+};
 
 static int mode(const char *name) {
     const char *set = getenv("FAKE_NVML");
     return set && !strcmp(set, name);
+}
+/* A value that can be set: read it, or set it where `set` is not negative. Unset values are `otherwise`. */
+static long kept(const device *d, const char *what, long otherwise, long set) {
+    const char *folder = getenv("FAKE_NVML_STATE");
+    char path[512];
+    if (!folder) return otherwise;
+    snprintf(path, sizeof path, "%s/%s-%d", folder, what, d->index);
+    FILE *file = fopen(path, set < 0 ? "r" : "w");
+    if (!file) return otherwise;
+    if (set >= 0) fprintf(file, "%ld\n", set);
+    else if (fscanf(file, "%ld", &otherwise) != 1) otherwise = -1;
+    fclose(file);
+    return otherwise;
 }
 static int say(char *out, u size, const char *text) { snprintf(out, size, "%s", text); return OK; }
 
@@ -31,6 +48,7 @@ const char *nvmlErrorString(int code) {
     switch (code) {
     case INVALID: return "Invalid Argument";
     case UNSUPPORTED: return "Not Supported";
+    case NOT_PERMITTED: return "Insufficient Permissions";
     case MISSING: return "Function Not Found";
     case LOST: return "GPU is lost";
     default: return "Unknown Error";
@@ -70,10 +88,30 @@ int nvmlDeviceGetGspFirmwareVersion(device *d, char *out) { (void)d; strcpy(out,
 NUMBER(nvmlDeviceGetNumGpuCores, 16896)
 NUMBER(nvmlDeviceGetMemoryBusWidth, 6016)
 NUMBER(nvmlDeviceGetPerformanceState, 0)
-NUMBER(nvmlDeviceGetPowerManagementLimit, 700000)
-NUMBER(nvmlDeviceGetEnforcedPowerLimit, 700000)
+int nvmlDeviceGetPowerManagementLimit(device *d, u *out) { *out = kept(d, "power", 700000, -1); return OK; }
+int nvmlDeviceGetEnforcedPowerLimit(device *d, u *out) { *out = kept(d, "power", 700000, -1); return OK; }
+int nvmlDeviceGetPersistenceMode(device *d, u *out) { *out = kept(d, "persistence", 1, -1); return OK; }
+static int set(device *d, const char *what, long value) {
+    if (mode("refuses")) return NOT_PERMITTED;
+    kept(d, what, 0, value);
+    return OK;
+}
+int nvmlDeviceSetPowerManagementLimit(device *d, u value) {
+    return value < 200000 || value > 700000 ? INVALID : set(d, "power", value);
+}
+int nvmlDeviceSetPersistenceMode(device *d, u value) { return set(d, "persistence", value); }
+int nvmlDeviceSetGpuLockedClocks(device *d, u low, u high) {
+    int failed = set(d, "low", low);
+    return failed ? failed : set(d, "high", high);
+}
+int nvmlDeviceResetGpuLockedClocks(device *d) { return nvmlDeviceSetGpuLockedClocks(d, 345, 1980); }
+int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, device **out) {
+    u domain, number, slot;
+    if (sscanf(bus, "%x:%x:%x", &domain, &number, &slot) != 3 || slot < 6 || slot > 7) return INVALID;
+    *out = &devices[slot - 6];
+    return slot == 7 && mode("lost") ? LOST : OK;
+}
 NUMBER(nvmlDeviceGetPowerUsage, 80075)
-NUMBER(nvmlDeviceGetPersistenceMode, 1)
 NUMBER(nvmlDeviceGetComputeMode, 0)
 NUMBER(nvmlDeviceGetVirtualizationMode, 1)
 NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, 5)
@@ -109,10 +147,12 @@ int nvmlDeviceGetMaxClockInfo(device *d, u kind, u *out) { (void)d; *out = kind 
 int nvmlDeviceGetApplicationsClock(device *d, u kind, u *out) { (void)d; (void)kind; (void)out; return UNSUPPORTED; }
 typedef struct { u version; char text[2048]; } frequencies;
 int nvmlDeviceGetCurrentClockFreqs(device *d, frequencies *out) {
-    (void)d;
+    if (mode("old")) return MISSING;
     if (out->version != (sizeof *out | 1 << 24)) return INVALID;
-    return say(out->text, sizeof out->text, "nvclock=345, nvclockmin=345, nvclockmax=1980, nvclockeditable=0, "
-               "memclock=3201, memclockmin=3201, memclockmax=3201, memclockeditable=0");
+    snprintf(out->text, sizeof out->text, "nvclock=345, nvclockmin=%ld, nvclockmax=%ld, nvclockeditable=0, "
+             "memclock=3201, memclockmin=3201, memclockmax=3201, memclockeditable=0",
+             kept(d, "low", 345, -1), kept(d, "high", 1980, -1));
+    return OK;
 }
 int nvmlDeviceGetCurrentClocksEventReasons(device *d, unsigned long long *out) {
     (void)d;
