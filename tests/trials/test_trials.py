@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from incident_host import BRIEF, Incident, prepare
+from incident_host import BRIEF, Incident
 from trials_host import digest_of, processes_of, scratch_directories
 
-from fingerprint.errors import FingerprintError, HostProgramError
+from fingerprint.errors import HostProgramError
 from fingerprint.factors import LaunchPlan
 from fingerprint.host import HostProgram
 from fingerprint.targets.local import LocalTarget
@@ -163,49 +162,3 @@ def test_secrets_of_the_live_server_reach_the_trial_without_travelling(
     with pytest.raises(HostProgramError, match="is not known here") as caught:
         attempt(prepared, plan)
     assert caught.value.kind == "unlaunchable"
-
-
-@pytest.mark.parametrize("victim", ["host program", "keeper", "launcher", "rank"])
-@pytest.mark.parametrize("stage", ["launching", "measuring"])
-def test_killed_anywhere_nothing_is_left(incident: Incident, victim: str, stage: str) -> None:
-    mark = f"killed-{victim}-{stage}".replace(" ", "-")
-    plan = incident.plan(set())
-    plan.variables["TRIAL_NAME"] = mark
-    ask = BRIEF.trial(plan)
-    ask["measure"] = {**ask["measure"], "requests": 50, "max_new_tokens": 64}
-    before = live_folders(incident)
-    host = HostProgram(LocalTarget())
-    program = host._channel.pid  # type: ignore[attr-defined]
-
-    def kill(event: str, value: dict[str, str]) -> None:
-        if event != "stage" or value["stage"] != stage:
-            return
-        if stage == "launching":
-            time.sleep(0.15)
-        below = sorted(processes_of(mark))
-        pids = {
-            "host program": [program],
-            "keeper": _children(program),
-            "launcher": below[:1],
-            "rank": below[-1:],
-        }[victim]
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    try:
-        prepare(host, incident)
-        with contextlib.suppress(FingerprintError):
-            host.call("try", ask, kill)
-    finally:
-        host.close()
-    ended = time.monotonic() + 20
-    while time.monotonic() < ended and (processes_of(mark) or scratch_directories()):
-        time.sleep(0.05)
-    assert processes_of(mark) == set()
-    assert scratch_directories() == set()
-    assert live_folders(incident) == before
-
-
-def _children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
