@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import select
@@ -88,6 +89,32 @@ def started(pid: int) -> str:
         return reading.read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[19]
     except (OSError, IndexError):
         return ""
+
+
+def lives(pid: int, start: str) -> bool:
+    """Whether the process of this number and start still runs."""
+    return bool(start) and started(pid) == start and not is_zombie(pid)
+
+
+def hold(directory: str) -> int:
+    """Say that a directory is in use for as long as this process lives: also to programs that do not see it."""
+    handle = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    return handle
+
+
+def _is_held(directory: str) -> bool:
+    try:
+        handle = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return False
 
 
 def end(pids: List[int], grace_s: float, patience_s: float = 20.0) -> List[int]:
@@ -467,6 +494,7 @@ def main() -> None:
     server: Optional[subprocess.Popen[bytes]] = None
     try:
         os.mkdir(scratch, 0o700)
+        hold(scratch)
         server = _start(plan, scratch, line)
         if server is not None:
             while server.poll() is None and not line.ended(0.05):
@@ -632,15 +660,16 @@ def temporary_folder() -> str:
 def sweep() -> List[str]:
     """End and remove what a program that was killed together with its keeper has left. Returns what it was."""
     swept: List[str] = []
-    abandoned = [path for path, pid, start in scratch_names() if started(pid) != start]
+    abandoned = [path for path, pid, start in scratch_names() if not lives(pid, start) and not _is_held(path)]
     for pid in _inside_any(abandoned) if abandoned else []:
         end([pid], 0.0)
         swept.append(f"process {pid}")
     for folder in surroundings.cgroups_named(SCRATCH_PREFIX):
         pid, start = _owner(os.path.basename(folder))
-        if started(pid) != start:
+        if not lives(pid, start):
             surroundings.remove_cgroup(folder)
-            swept.append(folder)
+            if not os.path.exists(folder):
+                swept.append(folder)
     for path in abandoned:
         remove_tree(path)
         if not os.path.exists(path):

@@ -137,11 +137,13 @@ def serve(stdin: BinaryIO, stdout: BinaryIO, memory: int) -> None:
                     answer.update(error=f"{type(error).__name__}: {error}", kind="fault", where=where)
                 conversation.send(answer)
     finally:
+        for ending in _ENDING:  # what is being put back is put back whole
+            signal.signal(ending, signal.SIG_IGN)
         trials.close()
 
 
 def _leave(_number: int, _frame: Optional[FrameType]) -> None:
-    for number in _ENDING:  # once is enough: what is being put back is put back whole
+    for number in _ENDING:  # once is enough
         signal.signal(number, signal.SIG_IGN)
     raise SystemExit(0)
 

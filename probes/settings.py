@@ -68,6 +68,8 @@ class Settings:
         self._libraries = libraries or list(gpu.LIBRARIES)
         self._folder = folder or journal_folder()
         self._path = os.path.join(self._folder, "before.jsonl")
+        self._held: Optional[int] = None
+        """The lock that says "I live, leave my lines alone": it goes with the process, also for other namespaces."""
 
     # --- reading and writing one -------------------------------------------------------------------------------------
 
@@ -168,11 +170,10 @@ class Settings:
         Raises:
             SettingError: it cannot be written: nothing may be changed then.
         """
-        line = {
-            "name": name, "before": value, "boot": _boot(), "pid": os.getpid(), "started": keeper.started(os.getpid()),
-        }  # fmt: skip
+        line = {"name": name, "before": value, "boot": _boot()}
         try:
-            self._make_folder()
+            if not self._own(make=True):
+                raise SettingError(f"another program changes settings of this host now, so {name} is not changed")
             with _opened(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as handle:
                 os.write(handle, json.dumps(line).encode() + b"\n")
                 os.fsync(handle)
@@ -181,12 +182,39 @@ class Settings:
             reason = error.strerror or error
             raise SettingError(f"{self._path} cannot be written ({reason}), so {name} is not changed") from None
 
-    def _make_folder(self) -> None:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(self._folder, 0o700)
-        about = os.lstat(self._folder)
-        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o022:
-            raise OSError(1, f"{self._folder} is not this user's own")
+    def _own(self, *, make: bool) -> bool:
+        """Become the one program that changes and puts back. Raises OSError where the folder cannot be trusted."""
+        if self._held is not None:
+            return True
+        if make:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self._folder, 0o700)
+        self._trusted()
+        path = os.path.join(self._folder, "lock")
+        while True:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                with contextlib.suppress(FileNotFoundError):
+                    if os.stat(path).st_ino == os.fstat(handle).st_ino:  # not one that its owner has just removed
+                        self._held = handle
+                        return True
+            except OSError:
+                os.close(handle)
+                return False
+            os.close(handle)
+
+    def _release(self) -> None:
+        """Let go, and leave nothing that says nothing."""
+        if self._held is None:
+            return
+        if not os.path.exists(self._path):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(self._folder, "lock"))
+            with contextlib.suppress(OSError):
+                os.rmdir(self._folder)
+        os.close(self._held)
+        self._held = None
 
     def noted(self) -> List[Dict[str, Any]]:
         """What is to be put back, oldest first; a line that was cut off by a kill is left out."""
@@ -212,25 +240,30 @@ class Settings:
 
         Args:
             server: also start the production server that was stopped.
-            abandoned: only what a program that is gone has left.
+            abandoned: what a program that is gone has left; otherwise only what this one changed.
         """
-        said: List[str] = []
-        with self._alone():
-            lines = self.noted()
-            if not lines or (abandoned and any(_is_alive(line) for line in lines)):
+        if self._held is None:
+            try:
+                if not abandoned or not self._own(make=False):
+                    return []
+            except OSError:
                 return []
-            left: List[Dict[str, Any]] = []
-            for place, line in reversed(list(enumerate(lines))):
-                if line["name"] == SERVER and not server:
+        said: List[str] = []
+        lines = self.noted()
+        left: List[Dict[str, Any]] = []
+        for place, line in reversed(list(enumerate(lines))):
+            if line["name"] == SERVER and not server:
+                left.insert(0, line)
+            elif any(line["name"] == earlier["name"] for earlier in lines[:place]):
+                continue  # the oldest value is the host's own
+            else:
+                words, done = self._put_one_back(line)
+                said.append(words)
+                if not done:
                     left.insert(0, line)
-                elif any(line["name"] == earlier["name"] for earlier in lines[:place]):
-                    continue  # the oldest value is the host's own
-                else:
-                    words, done = self._put_one_back(line)
-                    said.append(words)
-                    if not done:
-                        left.insert(0, line)
-            self._rewrite(left)
+        self._rewrite(left)
+        if not left or abandoned:
+            self._release()
         return said
 
     def _put_one_back(self, line: Dict[str, Any]) -> tuple[str, bool]:
@@ -264,23 +297,6 @@ class Settings:
                 os.unlink(path)
         _sync_folder(self._folder)
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One program at a time puts back; the folder goes when nothing is left in it."""
-        try:
-            self._trusted()
-            handle = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            yield
-            return
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(handle)
-            with contextlib.suppress(OSError):
-                os.rmdir(self._folder)
-
 
 @contextlib.contextmanager
 def _opened(path: str, flags: int) -> Iterator[int]:
@@ -304,11 +320,6 @@ def _boot() -> str:
         return read_text("/proc/sys/kernel/random/boot_id").strip()
     except OSError:
         return ""
-
-
-def _is_alive(line: Dict[str, Any]) -> bool:
-    """Whether the program that wrote a line still runs."""
-    return bool(line["boot"] == _boot() and line["started"] and keeper.started(line["pid"]) == line["started"])
 
 
 # --- the production server -------------------------------------------------------------------------------------------

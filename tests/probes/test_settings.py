@@ -98,11 +98,11 @@ def test_a_host_whose_journal_cannot_be_written_is_not_changed(settings: Setting
 
 
 def test_a_journal_that_others_may_write_is_not_followed(settings: Settings, root: Path, tmp_path: Path) -> None:
-    line = {"name": NUMA, "before": "7", "boot": host_settings._boot(), "pid": 1, "started": "0"}
+    line = {"name": NUMA, "before": "7", "boot": host_settings._boot()}
     (tmp_path / "journal").mkdir(mode=0o777)
     (tmp_path / "journal").chmod(0o777)
     (tmp_path / "journal" / "before.jsonl").write_text(json.dumps(line) + "\n")
-    assert settings.put_back(server=True) == []
+    assert settings.put_back(server=True, abandoned=True) == []
     assert text(root, NUMA) == "0"
 
 
@@ -203,7 +203,11 @@ def test_only_what_a_program_that_is_gone_has_left_is_put_back(
     settings: Settings, root: Path, changer: subprocess.Popen[str]
 ) -> None:
     assert settings.put_back(server=True, abandoned=True) == []
+    assert settings.put_back(server=True) == []
     assert text(root, NUMA) == "1"
+    with pytest.raises(SettingError, match="another program changes settings"):
+        settings.change({HUGE: "never"})
+    assert text(root, HUGE) == "always [madvise] never"
     changer.send_signal(signal.SIGKILL)
     changer.wait()
     assert settings.put_back(server=True, abandoned=True) == [f"{NUMA} is 0 again"]
