@@ -109,9 +109,6 @@ class Trials:
                 self._lock = care.take_lock()
             except care.BusyError as error:
                 raise TrialError("busy", str(error)) from None
-        if not os.path.isdir(self._shared):
-            os.mkdir(self._shared, 0o700)
-            keeper.hold(self._shared)
         self._live_pid = ask.get("pid")
         secrets = Secrets(bytes.fromhex(ask.get("secret_key") or "00"))
         for source in (ask.get("pid"), os.getpid()):
@@ -238,6 +235,9 @@ class Trials:
             "argv": argv, "variables": variables, "objects": self._objects.folder, "scratch": scratch,
             "log": f"/proc/self/fd/{log}",
         }  # fmt: skip
+        if plan.get("caches") and not os.path.isdir(self._shared):
+            os.mkdir(self._shared, 0o700)
+            keeper.hold(self._shared)
         began = time.monotonic()
         emit("stage", {"stage": "launching"})
         try:
