@@ -261,7 +261,7 @@ def test_whoever_is_killed_whenever_nothing_is_left(planners: Planners, incident
             assert not Parties.now(daemon).program
             assert identity(host, incident, quiet) == before
         assert identity(host, incident, list(CHECKED)) == whole
-    assert in_trial > 30  # the others fell between two launches, or while the host was read
+    assert in_trial > 20  # the others fell between two launches, or while the host was read
     assert not switchable or planners.changed > 5
     for journal in planners.folder.glob("case-*/journal.jsonl"):
         numbers = [line.number for line in Journal(journal).trials()]
