@@ -124,7 +124,9 @@ def capture(
     log: Annotated[
         str | None, typer.Option(help="The server's log on the host, where it is not found by itself.")
     ] = None,
-    redact: Annotated[bool, typer.Option("--redact", help="Pseudonyms for hosts, users, addresses and paths.")] = False,
+    redact: Annotated[
+        str | None, typer.Option(help="hosts: pseudonyms for host names, users, addresses and paths.", metavar="hosts")
+    ] = None,
     sudo: Annotated[
         bool, typer.Option("--sudo", help="As root there; a password is asked for here if need be.")
     ] = False,
@@ -138,6 +140,8 @@ def capture(
     from fingerprint.targets import parse_target
     from fingerprint.targets.sudo import SudoTarget
 
+    if redact is not None:
+        _one_of("--redact", redact, ("hosts",))
     names = targets or ["local"]
     reached: list[Target] = [parse_target(name) for name in names]
     if sudo:
@@ -151,9 +155,9 @@ def capture(
     if len(reached) > 1:
         if keep or measure:
             raise UsageError("--keep and --measure go with one target at a time.")
-        _capture_fleet(reached, ask, output or Path(), host_python, redact=redact, quiet=quiet)
+        _capture_fleet(reached, ask, output or Path(), host_python, redact=redact is not None, quiet=quiet)
     path = output or _capture_name(reached[0].name)
-    _capture_one(reached[0], ask, path, host_python, measure=measure, redact=redact, quiet=quiet)
+    _capture_one(reached[0], ask, path, host_python, measure=measure, redact=redact is not None, quiet=quiet)
 
 
 def _capture_one(

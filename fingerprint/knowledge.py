@@ -388,6 +388,7 @@ ELSEWHERE = (
     ),
     Known(r"gpu/.*/power_.*", 0.8, "the board has other power limits"),
     Known(r"gpu/.*/clocks_.*", 1.8, "kernels take longer at lower clocks", "club-3090#58, flashinfer#2899"),
+    Known(r"gpu/confidential", 2.0, "what goes to and from the GPU is encrypted, or no more", "vllm#57680"),
     Known(r"gpu/.*/modes/.*", 1.6, "clocks are held, or the board is divided"),
     Known(r"gpu/.*/(mig|compute_mode|ecc)", 1.4, "how much of the GPU one server gets"),
     Known(r"gpu/.*/(vbios|gsp_firmware)", 1.0, "firmware decides clocks and links"),

@@ -242,6 +242,7 @@ def collect(nvml: Nvml) -> Dict[str, Json]:
             "driver": _value(lambda: nvml.ask("nvmlSystemGetDriverVersion")),
             "nvml": _value(lambda: nvml.ask("nvmlSystemGetNVMLVersion")),
             "cuda": _value(lambda: _cuda(nvml.ask("nvmlSystemGetCudaDriverVersion_v2"))),
+            "confidential": _confidential(nvml),
         }
         count = min(nvml.ask("nvmlDeviceGetCount"), _MOST_GPUS)
         gpus: Dict[str, Json] = {}
@@ -267,6 +268,14 @@ def collect(nvml: Nvml) -> Dict[str, Json]:
         return found
     finally:
         nvml.ask("nvmlShutdown")
+
+
+def _confidential(nvml: Nvml) -> Optional[bool]:
+    """Whether confidential computing is on; None where this driver or board knows nothing of it."""
+    try:
+        return bool(nvml.ask("nvmlSystemGetConfComputeState").ccFeature)
+    except NvmlError:
+        return None
 
 
 def _cuda(number: int) -> str:

@@ -98,6 +98,16 @@ def memory_policy(pid: int) -> str:
     return " ".join(first[1:3]) if first[1:2] in (["prefer"], ["weighted"]) and len(first) > 2 else first[1]
 
 
+def namespaces(pid: int) -> Dict[str, str]:
+    """The namespaces of a process: kind to the kernel's number.
+
+    Raises:
+        OSError: the process is gone or somebody else's.
+    """
+    place = f"/proc/{pid}/ns"
+    return {kind: os.readlink(f"{place}/{kind}").partition("[")[2].rstrip("]") for kind in _NAMESPACES}
+
+
 def cgroup(pid: int) -> str:
     """The process's path in the unified hierarchy, or in the first one where there is no unified one."""
     lines = [line.split(":", 2) for line in read_text(f"/proc/{pid}/cgroup").splitlines()]
@@ -130,6 +140,9 @@ _CUDNN_VERSIONS = (
     b"cudnn_graph_version", b"cudnn_ops_version", b"cudnn_ops_infer_version", b"cudnn_cnn_version",
     b"cudnn_cnn_infer_version", b"cudnn_adv_version", b"cudnn_adv_infer_version",
 )  # fmt: skip
+
+
+_NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 
 
 class Mapping(NamedTuple):
@@ -298,6 +311,7 @@ def libraries(pid: int) -> Dict[str, Json]:
         found[key] = {
             "path": entry.path,
             "build_id": attempt(functools.partial(_mapped_build_id, pid, entry)),
+            "inode": entry.inode,
             "deleted": entry.deleted,
         }
         version = attempt(functools.partial(_library_version, pid, entry))

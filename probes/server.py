@@ -215,7 +215,8 @@ def read(context: Dict[str, Any]) -> Json:
             one["argv"] = keeper.argv(one["argv"])
         return server
     roles = _roles(server)
-    raw = {key: _raw(process, role, rank) for key, (process, role, rank) in roles.items()}
+    first = server.launcher.stat.pid
+    raw = {key: _raw(process, role, rank, first) for key, (process, role, rank) in roles.items()}
     launcher = raw["launcher"]
     ranks = [entry["variables"] for entry in raw.values() if entry["role"] == "rank"]
     seen = [variables for variables in (*ranks, launcher["variables"], launcher["at_exec"]) if not is_unread(variables)]
@@ -285,7 +286,7 @@ def _role(process: Process, server: Found) -> Tuple[str, str, Optional[int]]:
     return "", "", None
 
 
-def _raw(process: Process, role: str, rank: Optional[int]) -> Dict[str, Json]:
+def _raw(process: Process, role: str, rank: Optional[int], launcher: int) -> Dict[str, Json]:
     pid = process.stat.pid
     words = list(process.argv)
     if role == "tracker":
@@ -312,7 +313,14 @@ def _raw(process: Process, role: str, rank: Optional[int]) -> Dict[str, Json]:
         "nice": process.stat.nice,
         "policy": process.stat.policy,
         "cgroup": attempt(lambda: processes.cgroup(pid)),
+        "namespaces": attempt(lambda: processes.namespaces(pid)),
+        "apart": attempt(lambda: _apart(pid, launcher)),
     }
+
+
+def _apart(pid: int, launcher: int) -> List[str]:
+    ours, its = processes.namespaces(pid), processes.namespaces(launcher)
+    return [kind for kind in sorted(ours) if ours[kind] != its[kind]]
 
 
 def _compiled_apart(libraries: Json, variables: Json, pid: int) -> Tuple[Json, List[str]]:

@@ -104,6 +104,8 @@ class Gpus(Section):
     nvml: Read[str | None] = None
     cuda: Read[str | None] = None
     """The newest CUDA version that the driver serves."""
+    confidential: bool | None = None
+    """Whether confidential computing is on, which encrypts what goes to and from the GPU."""
     kernel_module: KernelModule | None = None
     parameters: Read[dict[str, str]] = {}
     gpus: dict[str, Read[Gpu]] = {}

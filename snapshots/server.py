@@ -18,6 +18,7 @@ class Library(Part):
     build_id: Read[str | None] = None
     version: State[Read[str | None]] = None
     """The version that it exports (cuDNN) or that its file is named by; most tell none, and the build-id counts."""
+    inode: State[int] = 0
     deleted: bool = False
     """The file was replaced on disk after the process mapped it."""
 
@@ -51,6 +52,10 @@ class Process(Part):
     policy: str = "other"
     """The kernel's scheduling class: `other`, `fifo`, `round robin`, `batch`, `idle`, `deadline`."""
     cgroup: State[Read[str]] = ""
+    namespaces: State[Read[dict[str, str]]] = {}
+    """Kind (`pid`, `net`, `mnt` ...) to the number that the kernel gave it: equal numbers are one namespace."""
+    apart: Read[list[str]] = []
+    """The kinds in which it does not share the launcher's namespace."""
 
 
 class Choice(Part):

@@ -57,6 +57,11 @@ const char *nvmlErrorString(int code) {
 int nvmlSystemGetDriverVersion(char *out, u size) { return say(out, size, "580.159.04"); }
 int nvmlSystemGetNVMLVersion(char *out, u size) { return say(out, size, "13.580.159.04"); }
 int nvmlSystemGetCudaDriverVersion_v2(int *out) { *out = 13000; return OK; }
+int nvmlSystemGetConfComputeState(u *out) {
+    if (mode("old")) return MISSING;
+    out[0] = 2; out[1] = 1; out[2] = 0;
+    return OK;
+}
 int nvmlDeviceGetCount_v2(u *out) { *out = 2; return OK; }
 int nvmlDeviceGetHandleByIndex_v2(u index, device **out) {
     if (index == 1 && mode("lost")) return LOST;

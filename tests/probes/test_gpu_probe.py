@@ -36,6 +36,7 @@ def read(fake: str, context: Context, monkeypatch: pytest.MonkeyPatch) -> Callab
 def test_two_h200_are_told_as_they_are(read: Callable[..., Gpus]) -> None:
     section = read()
     assert (section.driver, section.nvml, section.cuda) == ("580.159.04", "13.580.159.04", "13.0")
+    assert section.confidential is True
     assert set(section.gpus) == {"0000:00:06.0", "0000:00:07.0"}
     one = section.gpus["0000:00:06.0"]
     assert isinstance(one, Gpu)
@@ -94,7 +95,9 @@ def test_a_driver_that_crashes_takes_nothing_with_it(read: Callable[..., Gpus]) 
 
 
 def test_an_older_driver_answers_by_its_older_names(read: Callable[..., Gpus]) -> None:
-    one = read("old").gpus["0000:00:06.0"]
+    section = read("old")
+    assert section.confidential is None
+    one = section.gpus["0000:00:06.0"]
     assert isinstance(one, Gpu)
     assert one.event_reasons == ["sw_power_cap", "hw_power_brake_slowdown"]
     assert one.power_default_w == Unread(unread="Unknown Error")

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -222,6 +223,24 @@ def test_kernels_compiled_at_run_time_are_no_part_of_the_identity(
     assert "kernel.so" not in kept
 
 
+def test_namespaces_that_a_process_does_not_share_are_told() -> None:
+    apart = subprocess.Popen(["unshare", "--user", "--uts", "sleep", "600"])
+    try:
+        own = processes.namespaces(os.getpid())
+        assert set(own) == {"cgroup", "ipc", "mnt", "net", "pid", "user", "uts"}
+        assert all(number.isdecimal() for number in own.values())
+        for _ in range(200):
+            told = server._apart(apart.pid, os.getpid())
+            if told:
+                break
+            time.sleep(0.01)
+        assert told == ["user", "uts"]
+        assert server._apart(os.getpid(), os.getpid()) == []
+    finally:
+        apart.kill()
+        apart.wait()
+
+
 def test_listening_ports_are_read_from_outside(running: Running) -> None:
     assert processes.listeners(running.pid) == [processes.Listener("127.0.0.1", running.port)]
 
@@ -308,7 +327,7 @@ def test_where_and_how_a_process_may_run_is_told() -> None:
         os.sched_setaffinity(child.pid, {0})
         os.sched_setscheduler(child.pid, os.SCHED_BATCH, os.sched_param(0))
         os.setpriority(os.PRIO_PROCESS, child.pid, 7)
-        entry = server._raw(server.snapshot_of_processes()[child.pid], "launcher", None)
+        entry = server._raw(server.snapshot_of_processes()[child.pid], "launcher", None, child.pid)
     finally:
         child.kill()
         child.wait()
