@@ -116,11 +116,13 @@ def snapshot_of_processes() -> Dict[int, Process]:
 
 def find(table: Dict[int, Process]) -> List[Found]:
     """The servers among some processes."""
-    launchers = [process for process in table.values() if engine_of(process.argv)]
+    named = [process for process in table.values() if engine_of(process.argv)]
+    launchers = list(named)
     for process in table.values():
         if process.title:
             above = _launcher_above(process, table)
-            if above not in launchers:
+            # A rank whose server died falls to a supervisor, which is no launcher of the servers that run below it.
+            if above not in launchers and not any(_is_below(one, above, table) for one in named):
                 launchers.append(above)
     # A launcher below another one belongs to it.
     tops = [one for one in launchers if not any(one != other and _is_below(one, other, table) for other in launchers)]

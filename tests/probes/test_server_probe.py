@@ -124,6 +124,18 @@ def test_wrappers_and_shells_are_not_launchers() -> None:
     assert server.engine_of([]) is None
 
 
+def test_a_rank_that_outlived_its_server_does_not_make_a_launcher_of_the_supervisor() -> None:
+    def process(pid: int, parent: int, *argv: str) -> server.Process:
+        return server.Process(processes.Stat(pid, "S", parent, 0, pid), list(argv))
+
+    supervisor = process(1, 0, "python3", "supervise.py")
+    launcher = process(20, 1, "python3", "-m", "sglang.launch_server", "--port", "1")
+    others = [process(10, 1, "sglang::scheduler_TP0"), process(21, 20, "sglang::scheduler_TP0")]
+    (found,) = server.find({one.stat.pid: one for one in (supervisor, launcher, *others)})
+    assert found.launcher == launcher
+    assert {one.stat.pid for one in found.members} == {20, 21}
+
+
 def test_data_parallel_ranks_have_keys_of_their_own() -> None:
     def process(pid: int, parent: int, *argv: str) -> server.Process:
         return server.Process(processes.Stat(pid, "S", parent, 0, pid), list(argv))
