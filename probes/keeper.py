@@ -239,6 +239,7 @@ class World:
         self._named = named
         self._private = private
         self._count = 0
+        self._covered: List[str] = []
         self.moved: Dict[str, str] = {}
         """Live path -> path in this trial; empty where an overlay keeps the paths."""
 
@@ -254,8 +255,11 @@ class World:
         `prefix` is the environment that it belongs to, which is copied as a whole where there is no overlay.
         """
         kept = {name: source["object"] for name, source in change.get("write", {}).items() if "object" in source}
-        if self._private:
+        linked = self._private and not self._is_covered(root)
+        if linked:
             self._cover(root, "directory", self._linked(kept))
+            place = root
+        elif self._private:
             place = root
         elif prefix is not None and root.startswith(prefix + "/"):
             place = self._copied(root, prefix)
@@ -270,7 +274,7 @@ class World:
         for name, source in change.get("write", {}).items():
             if "text" in source:
                 _replace(_inside(place, name), source["text"].encode("utf-8", "surrogateescape"))
-            elif not self._private:
+            elif not linked:
                 path = _inside(place, name)
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 _remove(path)
@@ -299,7 +303,14 @@ class World:
             os.link(self._object(sha256), path)
         return layer
 
+    def _is_covered(self, root: str) -> bool:
+        """Whether a private layer lies over a directory already, its own or that of one above it."""
+        return any(root == place or root.startswith(place + "/") for place in self._covered)
+
     def _cover(self, root: str, name: str, over: Optional[str] = None) -> None:
+        if self._is_covered(root):
+            return
+        self._covered.append(root)
         layers = self._layer(name)
         for part in ("upper", "work"):
             os.makedirs(os.path.join(layers, part))
@@ -315,13 +326,25 @@ class World:
     def _copied(self, root: str, prefix: str) -> str:
         if prefix not in self.moved:
             copy = os.path.join(self._layer("environment"), os.path.basename(prefix))
-            try:
-                shutil.copytree(prefix, copy, symlinks=True, copy_function=os.link)
-            except (OSError, shutil.Error):
-                shutil.rmtree(copy, ignore_errors=True)
-                shutil.copytree(prefix, copy, symlinks=True)
+            _copy_linked(prefix, copy)
             self.moved[prefix] = copy
         return self.moved[prefix] + root[len(prefix) :]
+
+    def _cloned(self, root: str) -> str:
+        """A clone that borrows the live repository's objects, with everything that lies in the live tree beside them.
+
+        A submodule is cloned into the clone of the tree above it.
+        """
+        above = next((live for live in self.moved if root.startswith(live + "/")), None)
+        if above is not None:
+            place = self.moved[above] + root[len(above) :]
+            _remove(place)
+        else:
+            place = os.path.join(self._layer("tree"), os.path.basename(root))
+            self.moved[root] = place
+        self._git(None, "clone", "--quiet", "--shared", "--no-checkout", root, place)
+        _copy_linked(root, place, leave_out=".git")
+        return place
 
     def cache(self, path: str, variables: Dict[str, str], shared: str, *, cold: bool) -> Optional[str]:
         """Let the launch see a private copy of a cache, or an empty one. Returns why it sees the live one, or None.
@@ -360,15 +383,14 @@ class World:
         Raises:
             UnlaunchableError: the commit is not there, or a difference does not apply to it.
         """
+        place = root
         if self._private:
             for part in (root, *self._repository_outside(root)):
                 self._cover(part, "tree")
-            place = root
-            _remove(os.path.join(place, ".git", "index.lock"))
         else:
-            place = os.path.join(self._layer("tree"), os.path.basename(root))
-            self._git(None, "clone", "--quiet", "--shared", "--no-checkout", root, place)
-            self.moved[root] = place
+            place = self._cloned(root)
+        with contextlib.suppress(OSError):
+            _remove(os.path.join(place, self._git(place, "rev-parse", "--git-path", "index.lock").strip()))
         kept = {name: reading.read_bytes(_inside(root, name), LARGEST_KEPT_BYTES) for name in change.get("keep", [])}
         self._git(place, "checkout", "--quiet", "--force", "--detach", change["commit"])
         for patch in change.get("changes", []):
@@ -398,6 +420,21 @@ class World:
                 f"{what} does not apply: {done.reason}" if what else f"git {words[0]} failed: {done.reason}"
             )
         return done.text()
+
+
+def _copy_linked(source: str, copy: str, leave_out: str = "") -> None:
+    """A copy of a directory whose files are links to the live ones, or copies on another file system."""
+
+    def place(live: str, to: str) -> None:
+        try:
+            os.link(live, to)
+        except OSError:
+            shutil.copy2(live, to)
+
+    def left_out(folder: str, names: List[str]) -> Set[str]:
+        return {leave_out} & set(names) if folder == source else set()
+
+    shutil.copytree(source, copy, symlinks=True, copy_function=place, ignore=left_out, dirs_exist_ok=True)
 
 
 def installed_files(location: str, name: str) -> List[str]:

@@ -80,12 +80,19 @@ def _file(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str]) ->
 def _commit(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str]) -> Tuple[bool, str]:
     root = f"/proc/{launcher}/root{_placed(one['root'], moved)}"
     try:
-        head = read_text(f"{root}/.git/HEAD").strip()
-    except NotADirectoryError:
-        return True, "a linked work tree: its files are checked one by one"
+        head = _head(root, f"/proc/{launcher}/root")
     except OSError as error:
         return False, f"HEAD cannot be read: {error.strerror}"
     return head == one["value"], f"HEAD is {head[:12]}"
+
+
+def _head(tree: str, outside: str) -> str:
+    """What is checked out in a work tree, also in a submodule or a linked one, whose `.git` names a directory."""
+    place = f"{tree}/.git"
+    if os.path.isfile(place):
+        named = read_text(place).partition("gitdir:")[2].strip()
+        place = outside + named if named.startswith("/") else os.path.normpath(os.path.join(tree, named))
+    return read_text(f"{place}/HEAD").strip()
 
 
 def _word(one: Json, launcher: int, _ranks: List[int], _moved: Dict[str, str]) -> Tuple[bool, str]:
@@ -102,8 +109,7 @@ def _no_word(one: Json, launcher: int, ranks: List[int], moved: Dict[str, str]) 
 def _committed(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str]) -> Tuple[bool, str]:
     """Whether a file of the tree is byte for byte what the checked-out commit has."""
     place = f"/proc/{launcher}/root{_placed(one['root'], moved)}"
-    checked_out = read_text(f"{place}/.git/HEAD").strip() if os.path.isdir(f"{place}/.git") else "HEAD"
-    head = one.get("commit") or checked_out
+    head = one.get("commit") or _head(place, f"/proc/{launcher}/root")
     wanted = run(["git", "-c", "safe.directory=*", "-C", one["root"], "rev-parse", f"{head}:{one['path']}"], 20.0)
     try:
         data = read_bytes(f"{place}/{one['path']}", LARGEST_CHECKED_BYTES)

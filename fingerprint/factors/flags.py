@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from fingerprint.factors.base import Evidence, Factor, Fixed, short
 from fingerprint.factors.plan import LaunchPlan
+from fingerprint.factors.tree import in_place_of, moved_roots
 from fingerprint.spellings import names_of, paired
 from snapshots import Process, Snapshot
 
@@ -105,8 +106,10 @@ def find(old: Snapshot, new: Snapshot, _evidence: Evidence) -> Iterator[Factor |
     if before.program[1:] != after.program[1:]:
         reason = "the two servers were started by different programs"
         yield Fixed("flag:program", short(shlex.join(before.program)), short(shlex.join(after.program)), reason)
+    moved = moved_roots(old, new)
     for name, (old_name, new_name) in sorted(paired(before.flags, after.flags).items()):
         was, is_now = before.flags.get(old_name or ""), after.flags.get(new_name or "")
+        was = tuple(in_place_of(moved, word) for word in was) if was is not None else None
         if was == is_now or name in INERT:
             continue
         if was is not None and any("<secret:" in word for word in was):

@@ -38,6 +38,8 @@ class TreePlan:
         keep: list[str] = []
         remove: list[str] = []
         for path, file in self.wanted.items():
+            if file.change == "submodule":
+                continue  # a tree of its own
             here = self.commit == self.live_commit and not self.changes
             if file == self.live.get(path) and (here or not file.exact):
                 (remove if file.change == "deleted" else keep).append(path)

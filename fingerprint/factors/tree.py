@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -93,9 +94,10 @@ class ChangedFile(Factor):
 
 
 def find(old: Snapshot, new: Snapshot, _evidence: Evidence) -> Iterator[Factor | Fixed]:
-    """Commits and locally different files of trees that both snapshots know."""
+    """Commits and locally different files of trees that both snapshots know, submodules and moved trees among them."""
+    came_from = {now: was for was, now in moved_roots(old, new).items()}
     for root, after in new.trees.trees.items():
-        before = old.trees.trees.get(root)
+        before = old.trees.trees.get(came_from.get(root, root))
         if before is None:
             continue
         name = "" if len(new.trees.trees) == 1 else f"{PurePosixPath(root).name}/"
@@ -106,13 +108,49 @@ def find(old: Snapshot, new: Snapshot, _evidence: Evidence) -> Iterator[Factor |
             if _same(was, is_now):
                 continue
             identifier = f"tree:{name}{path}"
-            if was is not None and (not was.exact or not isinstance(was.patch, str)) and was.change != "deleted":
+            if any(side is not None and side.change == "submodule" for side in (was, is_now)):
+                if str(PurePosixPath(root, path)) not in new.trees.trees:  # else it is a tree with factors of its own
+                    reason = "the submodule is not checked out, or git could not read it"
+                    yield Fixed(identifier, _words(was), _words(is_now), reason)
+            elif was is not None and (not was.exact or not isinstance(was.patch, str)) and was.change != "deleted":
                 reason = (
                     "its old text is not whole in the snapshot (a secret was replaced, or it is binary or too long)"
                 )
                 yield Fixed(identifier, _words(was), _words(is_now), reason)
             else:
                 yield ChangedFile(identifier, _words(was), _words(is_now), root, path, was, is_now, after)
+
+
+def moved_roots(old: Snapshot, new: Snapshot) -> dict[str, str]:
+    """Trees that lie at another path now: old root -> new root. The same repository has a remote or commit in common.
+
+    What such a tree holds is a factor at its new path; the path itself is none, nor what only follows from it.
+    """
+    left = {root: tree for root, tree in old.trees.trees.items() if root not in new.trees.trees}
+    came = {root: tree for root, tree in new.trees.trees.items() if root not in old.trees.trees}
+    moved: dict[str, str] = {}
+    for root, tree in sorted(left.items()):
+        same = [
+            now for now, other in sorted(came.items()) if now not in moved.values() and _one_repository(tree, other)
+        ]
+        named = [now for now in same if PurePosixPath(now).name == PurePosixPath(root).name]
+        if len(same) == 1 or named:
+            moved[root] = (named or same)[0]
+    return moved
+
+
+def _one_repository(one: Tree, other: Tree) -> bool:
+    if set(one.remotes.values()) & set(other.remotes.values()):
+        return True
+    return isinstance(one.commit, str) and one.commit == other.commit
+
+
+def in_place_of(moved: dict[str, str], text: str) -> str:
+    """A value of the old launch with the paths of moved trees as they are now; only whole paths in it are meant."""
+    for was, now in moved.items():
+        whole = rf"(?<![^:=,;\s]){re.escape(was)}(?=$|[/:=,;\s])"
+        text = now.join(re.split(whole, text))
+    return text
 
 
 def _same(was: LocalFile | None, is_now: LocalFile | None) -> bool:

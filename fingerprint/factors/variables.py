@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from fingerprint.factors.base import Evidence, Factor, Fixed, short
 from fingerprint.factors.plan import LaunchPlan
+from fingerprint.factors.tree import in_place_of, moved_roots
 from snapshots import Process, Snapshot
 
 INERT = re.compile(
@@ -69,8 +70,10 @@ def find(old: Snapshot, new: Snapshot, _evidence: Evidence) -> Iterator[Factor |
     after = launch_variables(new.server.processes.get("launcher"))
     if not before or not after:
         return
+    moved = moved_roots(old, new)
     for name in sorted(before.keys() | after.keys()):
         was, is_now = before.get(name), after.get(name)
+        was = in_place_of(moved, was) if was is not None else None
         if was == is_now:
             continue
         if was is not None and "<secret:" in was:
