@@ -7,12 +7,9 @@ can switch is `Fixed`, with the reason. `find` asks all kinds.
 from __future__ import annotations
 
 from fingerprint.errors import UsageError
-from fingerprint.factors import flags, host_settings, packages, process, startup, tree, variables
 from fingerprint.factors.base import Evidence, Factor, Fixed, Found, Inside, Part
 from fingerprint.factors.plan import LaunchPlan, plan_of
 from snapshots import Snapshot
-
-_KINDS = (variables.find, flags.find, tree.find, packages.find, startup.find, process.find, host_settings.find)
 
 
 def find(old: Snapshot, new: Snapshot, evidence: Evidence) -> Found:
@@ -32,9 +29,13 @@ def find(old: Snapshot, new: Snapshot, evidence: Evidence) -> Found:
                 f"The {words} snapshot was made of a pasted report ({side.target}): it names too little for a launch;"
                 " `fingerprint diff` compares what it names."
             )
+    # Loaded here: a comparison needs what this package knows of flags and variables, and none of the kinds.
+    from fingerprint.factors import flags, host_settings, packages, process, startup, tree, variables
+
+    kinds = (variables.find, flags.find, tree.find, packages.find, startup.find, process.find, host_settings.find)
     factors: list[Factor] = []
     fixed: list[Fixed] = []
-    for kind in _KINDS:
+    for kind in kinds:
         for one in kind(old, new, evidence):
             (factors if isinstance(one, Factor) else fixed).append(one)  # type: ignore[arg-type]
     return Found(factors, fixed)
