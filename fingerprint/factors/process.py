@@ -52,23 +52,23 @@ class Surrounding(Factor):
         plan.check(self.id, "surrounding", name=self.name, value=value, ranks=in_ranks)
 
     def revert(self) -> str:
-        """How to launch with the old value."""
+        """How to launch with the old value: a comment, for the line to change is in somebody's script."""
         match self.name:
             case "affinity":
-                return f"launch with taskset --cpu-list {self.old}"
+                return f"# launch with taskset --cpu-list {self.old}"
             case "nice":
-                return f"launch with niceness {self.old} (renice -n {self.old} -p PID; Nice={self.old} in a unit)"
+                return f"# launch with niceness {self.old} (renice -n {self.old} -p PID; Nice={self.old} in a unit)"
             case "memory_policy" if self.old == "default":
-                return "launch without numactl"
+                return "# launch without numactl"
             case "memory_policy":
                 mode, _, nodes = str(self.old).partition(":")
                 option = {"bind": "membind", "prefer": "preferred", "interleave": "interleave"}.get(mode, mode)
-                return f"launch with numactl --{option}={nodes}"
+                return f"# launch with numactl --{option}={nodes}"
             case "limits":
-                return "launch with " + ", ".join(f"limit {name} {value}" for name, value in self.old.items())
+                return "# launch with " + ", ".join(f"limit {name} {value}" for name, value in self.old.items())
             case "cpu_quota":
-                return f"set the quota of the server's cgroup to {self.old} (cpu.max, or CPUQuota= in a unit)"
-        return f"launch with {self.name} {self.old}"
+                return f"# set the quota of the server's cgroup to {self.old} (cpu.max, or CPUQuota= in a unit)"
+        return f"# launch with {self.name} {self.old}"
 
     def demands(self) -> list[dict[str, Any]]:
         """Both values: whether this user may have them is tried on the host."""
