@@ -31,6 +31,8 @@ class FactorLine(_Line):
     revert: str = ""
     reason: str = ""
     """Why it cannot be switched; empty for a factor."""
+    covers: list[str] = []
+    """The differences that it is, where it is a bundle of several; empty: its own."""
     title: str = ""
     """What a person calls a part of a factor; empty for a factor, whose id says it."""
 

@@ -359,12 +359,7 @@ def _prepare(
     if options.only:
         factors = {name: factor for name, factor in factors.items() if name in options.only}
     comparison = compare(old, new)
-    likelihood = {
-        difference.factor: difference.likelihood
-        for difference in comparison.differences
-        if difference.factor in factors
-    }
-    prior = {name: max(likelihood.get(name, 0.0), 1e-3) for name in factors} if likelihood else {}
+    prior = prior_of(factors, comparison)
     then = _then(old, new, engine, options)
     line = CaseLine(
         at=options.now(),
@@ -375,7 +370,13 @@ def _prepare(
         seed=options.seed,
         engine=engine.name,
         factors=[
-            FactorLine(id=factor.id, old=factor.old_words, new=factor.new_words, revert=factor.revert())
+            FactorLine(
+                id=factor.id,
+                old=factor.old_words,
+                new=factor.new_words,
+                revert=factor.revert(),
+                covers=sorted(factor.covers() - {factor.id}),
+            )
             for factor in factors.values()
         ],
         fixed=_fixed_lines(found),
@@ -473,6 +474,18 @@ def _resumed(line: CaseLine, options: Options) -> Case:
     if case.journal.end() is not None:
         raise CaseError(f"{options.folder} has come to its end already; `fingerprint report` shows it.")
     return case
+
+
+def prior_of(factors: Mapping[str, Factor], comparison: Comparison) -> dict[str, float]:
+    """How suspicious each factor is, by the ranking of the differences that it is; empty where none is ranked."""
+    likelihood: dict[str, float] = {}
+    for difference in comparison.differences:
+        if difference.factor is not None:
+            likelihood[difference.factor] = max(difference.likelihood, likelihood.get(difference.factor, 0.0))
+    ranked = {
+        name: sum(likelihood.get(difference, 0.0) for difference in factor.covers()) for name, factor in factors.items()
+    }
+    return {name: max(weight, 1e-3) for name, weight in ranked.items()} if any(ranked.values()) else {}
 
 
 def _then(old: Snapshot, new: Snapshot, engine: Engine, options: Options) -> Then | None:

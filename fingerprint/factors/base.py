@@ -96,6 +96,10 @@ class Factor(ABC):
         """What the host has to allow this user for both values (`probes.trial.Trials.able`); nothing for most."""
         return []
 
+    def covers(self) -> frozenset[str]:
+        """Ids of the differences that it is: its own, or those of its members."""
+        return frozenset({self.id})
+
     def inside(self, _evidence: Evidence) -> Inside | str:
         """What it is made of, where a launch can have some of that; else why not, empty where it simply has no parts.
 

@@ -85,6 +85,10 @@ class Bundle(Factor):
         """The old files of all of them."""
         return frozenset[str]().union(*(member.objects() for member in self.members))
 
+    def covers(self) -> frozenset[str]:
+        """The differences of all of them."""
+        return frozenset(member.id for member in self.members)
+
     def inside(self, _evidence: Evidence) -> Inside | str:
         """Its packages one by one, against their requirements: what does not start like that is asked around."""
         parts = tuple(

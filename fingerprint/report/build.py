@@ -178,7 +178,7 @@ def build(
                 note=shown.difference.note,
                 likelihood=shown.likelihood,
                 below=sum(1 for _ in shown.members()) - 1,
-                switchable=shown.difference.factor in scene.factors,
+                switchable=shown.difference.factor in scene.switched,
             )
             for shown in lines[:MOST_CHANGES]
         ),

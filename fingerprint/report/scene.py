@@ -42,6 +42,11 @@ class Scene:
         self.culprits = sorted(outcome.culprits, key=lambda culprit: -culprit.share[1])
 
     @property
+    def switched(self) -> set[str]:
+        """The differences that launches switched, those in bundles among them."""
+        return {name for factor in self.line.factors for name in factor.covers or [factor.id]}
+
+    @property
     def simple(self) -> float:
         """Probability that some difference causes a gap in a simple way."""
         return 1.0 - sum(one.probability for one in self.outcome.posterior if not one.factors)
@@ -108,6 +113,8 @@ def title_of(factor: str) -> str:
         return f"commit {factor.partition('@')[2]}"
     if kind == "tree":
         return f"the local change of {name}"
+    if kind == "bundle":
+        return f"the bundle of {listing(name.split('+'), 4)}"
     return name or factor
 
 

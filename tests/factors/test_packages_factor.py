@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from fingerprint.bisect.run import prior_of
+from fingerprint.diff import compare
 from fingerprint.errors import UsageError
 from fingerprint.factors import Evidence, Factor, Fixed, Inside, LaunchPlan
 from fingerprint.factors.packages import Bundle, Package, find
@@ -216,3 +218,19 @@ def test_a_member_that_cannot_be_brought_back_holds_the_others(tmp_path: Path) -
     held = found["package:tiny-kernel"]
     assert isinstance(held, Fixed)
     assert held.reason == "it moves only together with frame, whose old files are not at hand"
+
+
+def test_a_bundle_is_as_suspicious_as_its_members_together(tmp_path: Path) -> None:
+    old, new = tied(tmp_path)
+    house = tmp_path / "house"
+    for name, needs in (("frame", "tiny-kernel"), ("tiny-kernel", "frame")):
+        made = (
+            wheel("1.0", ("frame==1.0",)) if name == "tiny-kernel" else Wheel(name, "1.0", {}, "", (f"{needs}==1.0",))
+        )
+        made.build(house)
+    found = {name: one for name, one in factors(old, new, house).items() if isinstance(one, Factor)}
+    comparison = compare(old, new)
+    each = {one.factor: one.likelihood for one in comparison.differences}
+    assert prior_of(found, comparison) == {
+        "bundle:frame+tiny-kernel": pytest.approx(each["package:frame"] + each["package:tiny-kernel"])
+    }
