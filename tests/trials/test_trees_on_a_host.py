@@ -21,6 +21,7 @@ from probes import tree as probe
 from probes.secrets import Keeper
 from snapshots import Process, Server, Snapshot, Trees
 
+NUMBER = {"pattern": r"^(\d+) ms$", "ms": 1.0, "rate": False, "skip": 0, "timeout_s": 60.0}
 ISOLATIONS = pytest.mark.parametrize("isolation", ["overlay", "copies"])
 
 
@@ -58,9 +59,11 @@ def tried(
     plan = LaunchPlan(["/bin/sh", "-c", words], str(tree), {"PYTHONPATH": str(tree), "PATH": "/usr/bin:/bin"}, None)
     for name, factor in made.items():
         factor.apply(plan, new=name in new)
-    words_of = {"pattern": r"^(\d+) ms$", "ms": 1.0, "rate": False, "skip": 0, "timeout_s": 30.0}
-    plan.argv[2] += "; sleep 3"  # its files are read again while it runs
-    answer = host.call("try", {**plan.to_json(), "run": words_of, "stop_s": 1.0, "isolation": isolation})
+    proven = tree.parent.with_suffix(".proven")
+    plan.argv[2] += f"; until [ -e {proven} ]; do sleep 0.01; done"  # its files are read again while it runs
+    ask = {**plan.to_json(), "run": NUMBER, "stop_s": 1.0, "isolation": isolation}
+    answer = host.call("try", ask, lambda _event, value: proven.touch() if value["stage"] == "measuring" else None)
+    proven.unlink()
     assert [check for check in answer["proof"] if not check["ok"]] == []
     return [sample["time_ms"] for sample in answer["figures"]["samples"]]
 
