@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin")
@@ -40,8 +40,8 @@ def key(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
 
 
 @contextlib.contextmanager
-def running(place: Path) -> Iterator[Sshd]:
-    """One daemon; who may log in is what stands in `place / "authorized"`."""
+def running(place: Path, before: Sequence[str] = ()) -> Iterator[Sshd]:
+    """One daemon; who may log in is what stands in `place / "authorized"`. The words `before` start it."""
     assert SSHD is not None
     key(place / "host")
     key(place / "authority")
@@ -58,7 +58,7 @@ def running(place: Path) -> Iterator[Sshd]:
     (place / "banner").write_text("Welcome {to} node-x!  Disk quota 91%\n")
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)
-    daemon = subprocess.Popen([SSHD, "-D", "-E", place / "log", "-f", place / "config"])
+    daemon = subprocess.Popen([*before, SSHD, "-D", "-E", place / "log", "-f", place / "config"])
     for _ in range(500):
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()

@@ -1,0 +1,20 @@
+"""A changed host that belongs to whoever runs this: says where it is, and serves until standard input ends."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from incident_host import changed_host
+
+
+def main() -> None:
+    """The arguments are the folder for the host and one with its models."""
+    with changed_host(Path(sys.argv[1]), seed=1, models=Path(sys.argv[2])) as incident:
+        print(json.dumps({"pid": incident.pid, "port": incident.port}), flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()
