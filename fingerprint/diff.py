@@ -488,11 +488,27 @@ def _gathered_unread(unread: list[_Blind]) -> list[Difference]:
     ]
 
 
+def _without_what_is_equal(old: Section, new: Section) -> tuple[Section, Section]:
+    """Both sides without the tables (a package's list of files) that are the same on both: they need no walk."""
+    left: tuple[dict[str, object], dict[str, object]] = ({}, {})
+    for place in type(old).model_fields:
+        sides = getattr(old, place), getattr(new, place)
+        if all(isinstance(side, dict) for side in sides):
+            equal = {
+                name
+                for name in sides[0].keys() & sides[1].keys()
+                if type(sides[0][name]) is dict and sides[0][name] == sides[1][name]
+            }
+            for side, kept in zip(sides, left, strict=True):
+                kept[place] = {name: value for name, value in side.items() if name not in equal}
+    return old.model_copy(update=left[0]), new.model_copy(update=left[1])
+
+
 def _state(pair: Pair, told: set[Key]) -> Iterator[Difference]:
     """What moves on its own, without the keys that are told elsewhere."""
     moving = [
         {key: leaf for key, leaf in leaves(section, state=True, key=(pair.name,)) if key not in told}
-        for section in (pair.old, pair.new)
+        for section in _without_what_is_equal(pair.old, pair.new)
     ]
     for change in join(*moving):
         if len(change.key) > 2:  # a section's own status, reason and seconds are about the capture
