@@ -84,7 +84,7 @@ ROWS = (
     Row("1 of 16, 5 sigma, Student 3", "accused 1 %", lambda r: one(r, 16, 5, "student"), exact),
     Row("1 of 16, 5 sigma, bimodal", "accused 1 %", lambda r: one(r, 16, 5, "bimodal"), exact),
     Row("1 of 16, 5 sigma, drift", "accused 1 %", lambda r: one(r, 16, 5, "drift"), exact),
-    Row("10 times slower, noise in proportion", "99 %", lambda r: slowed(r, 16, 10, "proportional"), exact),
+    Row("10 times slower, noise in ratio", "99 %", lambda r: slowed(r, 16, 10, "proportional"), exact),
     Row("20 times slower, that side wild", "95 %", lambda r: slowed(r, 16, 20, "wild"), exact),
     Row("24 of 120 pairs conflict, 5 sigma", "95 %", lambda r: tangled(r, 16, 5, 24, known=True), named),
     Row("3 pairs conflict, not known", "95 %", lambda r: tangled(r, 16, 5, 3, known=False), named),
@@ -236,11 +236,14 @@ def main() -> None:
     print(f"{options.incidents} incidents a row; percent of incidents; all launches counted")
     print(f"{'incident':34s} {'goal':17s} right  open wrong   gap launches: mean 95% max")
     with ProcessPoolExecutor(options.processes) as pool:
-        for number, row in enumerate(ROWS):
-            if options.only not in row.name:
-                continue
-            jobs = [(number, seed) for seed in range(options.incidents)]
-            print(line(row, list(pool.map(run_one, jobs, chunksize=5))), flush=True)
+        # All rows are handed out at once, so that no processor waits for the last incident of a row.
+        chosen = [(number, row) for number, row in enumerate(ROWS) if options.only in row.name]
+        ends = [
+            pool.map(run_one, [(number, seed) for seed in range(options.incidents)], chunksize=5)
+            for number, _ in chosen
+        ]
+        for (number, row), results in zip(chosen, ends, strict=True):
+            print(line(row, list(results)), flush=True)
             if row.beside:
                 print("    " + "; ".join(beside(number, options.incidents)) + " (right / launches)", flush=True)
     print(f"256 factors: the longest ask took {asking(256):.3f} s of processor time (goal 0.2)")

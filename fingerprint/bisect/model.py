@@ -196,16 +196,28 @@ def _nodes(count: int, skip: int) -> Floats:
     return np.array([[inverse(min(max(u, 1e-9), 1 - 1e-9)) for u in row] for row in uniform])
 
 
+@dataclass(frozen=True)
+class _Settings:
+    """The launches by setting: of the old side, of the new side, and an order of the rest in runs of equal settings."""
+
+    old: Ints
+    new: Ints
+    order: Ints
+    starts: Ints
+
+    @staticmethod
+    def of(launches: Bools, at_old: Bools, at_new: Bools) -> _Settings:
+        """These launches; where old and new are the same setting, it is old."""
+        between = np.flatnonzero(~(at_old | at_new))
+        _, which = np.unique(np.packbits(launches[between], axis=1), axis=0, return_inverse=True)
+        order = np.argsort(which.ravel(), kind="stable")
+        starts = np.flatnonzero(np.diff(which.ravel()[order], prepend=-1))
+        return _Settings(np.flatnonzero(at_old), np.flatnonzero(at_new & ~at_old), between[order], starts)
+
+
 def _grown(old: Floats, more: Floats, growth: Floats) -> Floats:
     """How many times noisier than at the old level a launch is that lies this much (ms) beyond it."""
     return np.asarray(np.maximum(1 + more / np.maximum(old, 1e-9), _LEAST) ** growth)
-
-
-def _runs(rows: Bools) -> tuple[Ints, Ints]:
-    """An order that puts equal rows next to each other, and where each run of them starts."""
-    _, which = np.unique(np.packbits(rows, axis=1), axis=0, return_inverse=True)
-    order = np.argsort(which.ravel(), kind="stable")
-    return order, np.flatnonzero(np.diff(which.ravel()[order], prepend=-1))
 
 
 def _log_normal(x: Floats, mean: Floats | float, width: Floats | float) -> Floats:
@@ -372,6 +384,7 @@ class Model:
         at_new = np.asarray(data.new.all(axis=1))
         at_old = np.asarray(~data.new.any(axis=1))
         when = data.when - data.when.mean()
+        settings = _Settings.of(data.new, at_old, at_new)
         column, members = self._classes(data.new)
         rows = self._rows(members)
         # Blocks of points, explanation by point: prior times likelihood, over exp(top) of the point.
@@ -407,7 +420,7 @@ class Model:
             before = prior(u, +1)
             if not blocks and rows.shape.size > _KEEP:
                 # So many explanations that a look at a few points decides which ones to score at all.
-                coarse = np.argsort(-(before + self._other(data, dense, at_old, at_new)), kind="stable")[:8]
+                coarse = np.argsort(-(before + self._other(dense, settings)), kind="stable")[:8]
                 rows = self._best(rows, column, dense[:, :, coarse], before[coarse], 1e-9, 3 * _KEEP)
             like = self._score(column, dense, rows)
             like += rows.log_prior[:, None]
@@ -420,12 +433,12 @@ class Model:
                 rows, like = rows.only(alive), like[alive]
             blocks.append(like)
             tops.append(top.astype(np.float64))
-            frees.append(self._other(data, dense, at_old, at_new) + math.log(P_OTHER))
+            frees.append(self._other(dense, settings) + math.log(P_OTHER))
             with np.errstate(divide="ignore"):
                 return np.asarray(np.logaddexp(np.log(like.sum(axis=0)) + tops[-1], frees[-1]) + before)
 
         def faster(u: Floats) -> Floats:
-            return self._other(data, table(u, -1), at_old, at_new) + prior(u, -1) + math.log(P_FASTER)
+            return self._other(table(u, -1), settings) + prior(u, -1) + math.log(P_FASTER)
 
         points, proposal, mixed = _sample(self._start_gap(data, at_old, at_new, +1), slower, _PASSES)
         weight = prior(points, +1) - proposal
@@ -502,13 +515,11 @@ class Model:
         keep = _heaviest(np.exp(best - best.max()), least, most)
         return rows.only(np.union1d(np.flatnonzero(rows.shape == 0), keep))
 
-    def _other(self, data: Data, dense: Floats, is_old: Bools, is_new: Bools) -> Floats:
+    def _other(self, dense: Floats, settings: _Settings) -> Floats:
         """Log likelihood at each point when every setting between the ends has a level of its own."""
-        out = dense[is_old, ZERO].sum(axis=0) + dense[is_new & ~is_old, ONE].sum(axis=0)
-        between = ~(is_old | is_new)
-        if between.any():
-            order, starts = _runs(data.new[between])
-            part = np.add.reduceat(dense[between][order][:, _OTHER_LEVELS], starts, axis=0)
+        out = dense[settings.old, ZERO].sum(axis=0) + dense[settings.new, ONE].sum(axis=0)
+        if settings.order.size:
+            part = np.add.reduceat(dense[settings.order][:, _OTHER_LEVELS], settings.starts, axis=0)
             out = out + _log_sum(part + _OTHER_PRIOR[:, None], axis=1).sum(axis=0)
         return np.asarray(out)
 

@@ -51,15 +51,19 @@ Bools = npt.NDArray[np.bool_]
 _LIMIT: Final = 40
 _GAP_LIMIT: Final = 16
 _GAP_EVIDENCE: Final = math.log(20.0)
-_NONE_CERTAIN: Final = 0.9
+_NONE_CERTAIN: Final = 0.87
+_INNOCENT: Final = 0.02
+_HELPER: Final = 0.09
 _FASTER_CERTAIN: Final = 0.99
 _SEARCH_AT: Final = 0.6
 _TRUST_PRIOR: Final = 0.7
 _STRUCTURE: Final = 0.85
-_PATIENCE: Final = 24
+_PATIENCE: Final = 22
+_MORE_PATIENCE: Final = 8
 _VOID_LIMIT: Final = 3
 _STRUCTURES: Final[tuple[Structure, ...]] = tuple(dict.fromkeys(shape.structure for shape in SHAPES))
 _STRUCTURE_OF: Final = np.array([_STRUCTURES.index(shape.structure) for shape in SHAPES])
+_MASKED: Final = np.array([shape.structure == "masked" for shape in SHAPES])
 _MAIN_AND_HELPER: Final = np.array([shape.structure == "adds" and shape.first > 0.5 for shape in SHAPES])
 
 
@@ -502,21 +506,32 @@ class Search:
         """The claim that may be named: confirmed both ways, certain, and clear about how its factors act.
 
         Where long patience has not made the last clear (does a second factor hide a little of it?), a single culprit
-        that every explanation left agrees about is named all the same: its share says what is open.
+        that every explanation left agrees about is named all the same: its share says what is open. Where a pair is by
+        then more probable than that, it gets some launches more.
         """
         post = state.posterior
         if post is None:
             return None
         patient = state.data is not None and state.data.value.size >= _PATIENCE
+        if post.none + post.faster > _INNOCENT:
+            return None
         for number, claim in enumerate(state.claims[:4] if patient else state.claims[:1]):
             if (number and claim.structure != "single") or self._missing(state, claim):
+                continue
+            if (
+                number
+                and state.claims[0].p > 0.6
+                and state.data is not None
+                and state.data.value.size < _PATIENCE + _MORE_PATIENCE
+            ):
                 continue
             sure = self._certainty(state, post, claim)
             clear = _STRUCTURE if not patient else 0.05 if claim.structure == "single" else 0.5
             if sure < self.certainty or claim.p < clear * sure:
                 continue
-            # A single culprit that clearly costs more than the whole gap has a helper that hides some of it.
-            if patient or claim.structure != "single" or self._shares(state, claim)[0][0] <= 1:
+            # A culprit that alone costs more than the whole gap may have a helper that hides some of it.
+            hidden = post.p[_MASKED[post.shape] & (post.first == claim.columns[0])].sum()
+            if patient or claim.structure != "single" or hidden <= _HELPER:
                 return claim
         return None
 
@@ -665,10 +680,9 @@ class Search:
             codes = post.levels(np.array(pending))[:, heavy]
             _, classes = np.unique(codes, axis=1, return_inverse=True)
             classes = classes.ravel()
-        # "Other" has no idea of a setting between the ends: old or new, evenly.
-        at_new = np.where(
-            (rows == state.ends[0]).all(axis=1), 0.0, np.where((rows == state.ends[1]).all(axis=1), 1.0, 0.5)
-        )
+        # "Other" has no idea of a setting between the ends, and learns nothing that matters there.
+        at_ends = [(rows == end).all(axis=1) for end in state.ends]
+        other_at = np.where(at_ends[0], 0, np.where(at_ends[1], 1, 2))
         bits = np.zeros(rows.shape[0])
         for number in np.unique(classes):
             member = classes == number
@@ -678,9 +692,7 @@ class Search:
             by_cell: Floats = np.bincount(flat.ravel(), weight.ravel(), count).astype(np.float64)
             by_cell = by_cell.reshape(rows.shape[0], scale.cells)
             share = float(p[member].sum() / p.sum())
-            by_cell[:, scale.at_old] += post.other * share * (1 - at_new)
-            by_cell[:, scale.at_new] += post.other * share * at_new
-            bits += scale.information(by_cell, (post.none + post.faster) * share)
+            bits += scale.information(by_cell, (post.none + post.faster) * share, post.other * share, other_at)
         worth = bits / scale.most
         if state.wanted is None:
             state.wanted = {row.tobytes(): 1.0 for row in state.around}
@@ -719,7 +731,7 @@ class Search:
             if not others:
                 return [(1.0, 1.0, 1.0)]
             rest = (new.sum(axis=1) - new[:, list(claim.columns)].sum(axis=1)) / others
-        points = post.gap_points.only(post.gap_points.weight > 1e-5 * post.gap_points.weight.max())
+        points = post.gap_points.only(post.gap_points.weight > 1e-4 * post.gap_points.weight.max())
         drift = points.drift * (data.when - data.when.mean())[:, None]
 
         def log_density(share: Floats) -> Floats:
@@ -730,11 +742,11 @@ class Search:
             return np.asarray(np.logaddexp.reduce(like + points.log_prior, axis=1))
 
         # A look at all shares, then a closer one where they are probable.
-        grid = np.linspace(-3.0, 4.0, 71) if apart else np.linspace(0.0, 2.0, 21)
+        grid = np.linspace(-3.0, 4.0, 36) if apart else np.linspace(0.0, 2.0, 11)
         density = log_density(grid)
         probable = grid[density > density.max() - 12]
         step = grid[1] - grid[0]
-        grid = np.linspace(max(probable[0] - step, grid[0]), min(probable[-1] + step, grid[-1]), 60)
+        grid = np.linspace(max(probable[0] - step, grid[0]), min(probable[-1] + step, grid[-1]), 48)
         density = log_density(grid)
         low, mid, high = _quantiles(grid, np.exp(density - density.max()))
         if apart:
@@ -1040,23 +1052,33 @@ class _Scale:
         away = middle[:, None] - none.old[pick]
         flat = np.exp(noise.log_density(away, np.broadcast_to(none.sigma[pick], away.shape))).mean(axis=1)
         self.flat = flat / flat.sum()
-        self.at_old, self.at_new = (int(self.cell(np.array(v))) for v in (low, low + gap))
+        at_old, at_new = (int(self.cell(np.array(v))) for v in (low, low + gap))
+        ends = self.table[[at_old, at_new]]
+        self.others = np.concatenate([ends, ends.mean(axis=0, keepdims=True)])
         self.entropy = _entropy(self.table)
         even = np.zeros((1, self.cells))
-        even[0, self.at_old] = even[0, self.at_new] = 0.5
-        self.most = max(float(self.information(even, 0.0)[0]), 0.05)
+        even[0, at_old] = even[0, at_new] = 0.5
+        self.most = max(float(self.information(even, 0.0, 0.0, np.array([2]))[0]), 0.05)
 
     def cell(self, mean: Floats) -> npt.NDArray[np.int64]:
         """The cell of a mean; the edges take what lies beyond."""
         cell = ((mean - self.start) / self.step).astype(int)
         return np.asarray(np.clip(cell, 0, self.cells - 1))
 
-    def information(self, by_cell: Floats, none: float) -> Floats:
-        """What a launch tells, in nats, about which cell its mean is in, or that there is no gap (rows: questions)."""
-        total = by_cell.sum(axis=1) + none
-        mix = (by_cell @ self.table + none * self.flat) / total[:, None]
-        inside = (by_cell @ self.entropy + none * float(_entropy(self.flat[None])[0])) / total
-        return np.asarray(np.maximum(_entropy(mix) - inside, 0) * total)
+    def information(self, by_cell: Floats, none: float, other: float, other_at: npt.NDArray[np.int64]) -> Floats:
+        """What a launch tells, in nats, about which cell its mean is in, or that no simple explanation holds.
+
+        Args:
+            by_cell: probability of each cell (rows: questions).
+            none: probability that there is no gap.
+            other: probability that none of the simple explanations holds.
+            other_at: what that one expects of each question: 0 the old level, 1 the new one, 2 either.
+        """
+        total = by_cell.sum(axis=1) + none + other
+        mix = (by_cell @ self.table + none * self.flat + other * self.others[other_at]) / total[:, None]
+        inside = by_cell @ self.entropy + none * float(_entropy(self.flat[None])[0])
+        inside += other * _entropy(self.others)[other_at]
+        return np.asarray(np.maximum(_entropy(mix) - inside / total, 0) * total)
 
 
 def _entropy(table: Floats) -> Floats:
