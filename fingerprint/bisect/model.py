@@ -75,8 +75,10 @@ _OTHER_PRIOR: Final = np.log(np.array([0.35, 0.35, 0.1, 0.1, 0.1], np.float32))
 _SLACK: Final = 0.04
 # Noise in proportion to the level, give or take: constant noise and noise of its square are one deviation away.
 _GROWTH: Final = (1.0, 1.0)
-# No level is looked at that is less than a twentieth of the old one.
+# What the noise is taken to follow: levels from a twentieth of the old one to a thousand times, and no farther.
 _LEAST: Final = 0.05
+_MOST: Final = 1e3
+_NOISIER: Final = 1e4
 _KEEP: Final = 1000
 _REPRESENTED: Final = 1500
 _PASSES: Final = (96, 64, 128)
@@ -217,7 +219,8 @@ class _Settings:
 
 def _grown(old: Floats, more: Floats, growth: Floats) -> Floats:
     """How many times noisier than at the old level a launch is that lies this much (ms) beyond it."""
-    return np.asarray(np.maximum(1 + more / np.maximum(old, 1e-9), _LEAST) ** growth)
+    times = np.clip(1 + more / np.maximum(old, 1e-9), _LEAST, _MOST)
+    return np.asarray(np.clip(times**growth, 1 / _NOISIER, _NOISIER))
 
 
 def _log_normal(x: Floats, mean: Floats | float, width: Floats | float) -> Floats:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fingerprint.bisect.noise import Noise
 from fingerprint.bisect.search import (
     Budget,
     OrderedSearch,
@@ -123,6 +124,17 @@ def test_a_side_that_is_a_hundred_times_noisier_costs_no_more_launches() -> None
     assert verdict.old_ms is not None
     assert verdict.old_ms[1] == pytest.approx(7.5, abs=1)
     assert Search.from_json(search.to_json()).verdict() == verdict
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("seed", [2, 8])
+def test_launches_that_scatter_by_half_their_level_are_borne_without_a_warning(seed: int) -> None:
+    noise = Noise(relative=0.03, spread=2.0, bad=0.08)
+    search = Search(NAMES[:6], noise=noise, seed=seed, then=Then(old_ms=10, new_ms=11))
+    rng = np.random.default_rng(seed)
+    while (new := search.ask()) is not None:
+        search.tell(new, max(0.5, 10.5 * (1 + 0.4 * rng.standard_normal())))
+    assert search.verdict().culprits == ()
 
 
 def test_nothing_to_switch_is_an_answer() -> None:

@@ -259,7 +259,7 @@ STORIES: dict[str, dict[str, Any]] = {
     "interaction": {"slower": lambda new: 2.0 * (A in new and B in new)},
     "phantom": {"slower": lambda _new: 2.0},
     "healed": {"slower": lambda _new: 0.0},
-    "unstable": {"slower": lambda _new: 0.5, "scatter": 0.3, "then": (10.0, 11.0)},
+    "unstable": {"slower": lambda _new: 0.5, "scatter": 0.4, "then": (10.0, 11.0)},
     "undecided": {"slower": one(A), "launches": 4},
 }
 
