@@ -270,11 +270,11 @@ def advice(scene: Scene, suspects: Sequence[Suspect]) -> tuple[str, ...]:
 
 
 def _narrower(scene: Scene) -> list[str]:
-    """How to take back only the guilty part of a culprit, where that is less than all of it."""
-    last = next(
-        (one for one in reversed(scene.outcome.opened) if len(one.culprits) == 1 and one.culprits[0].revert), None
-    )
-    return [f"Or only the part that is to blame: {last.culprits[0].revert.removeprefix('# ')}"] if last else []
+    """How to take back only the guilty part of a culprit: the smallest for which there is a line to type, if any."""
+    parts = [one.culprits[0] for one in scene.outcome.opened if len(one.culprits) == 1 and one.culprits[0].revert]
+    typed = [part for part in parts if not part.revert.startswith("#")]
+    best = (typed or parts)[-1:]
+    return [f"Or only what is to blame, {part.title}: {part.revert.removeprefix('# ')}" for part in best]
 
 
 def confidence(scene: Scene) -> str:
