@@ -168,6 +168,23 @@ def _gpus(ask: Json, live: List[int], nvml: Optional[str]) -> List[str]:
     return words
 
 
+def still_on_gpus(pids: List[int], nvml: Optional[str], patience_s: float) -> List[str]:
+    """Wait until no GPU holds memory for these processes any more. Returns, in words, what still does after that."""
+    until = time.monotonic() + patience_s
+    while True:
+        section = attempt(lambda: gpu.read({"ask": {"nvml": nvml}, "serving": {}}))
+        words = [
+            f"GPU {bus} still holds memory for process {process['pid']}"
+            for bus, one in ({} if is_unread(section) else section.get("gpus") or {}).items()
+            if not is_unread(one) and not is_unread(one.get("processes"))
+            for process in one.get("processes") or []
+            if process["pid"] in pids
+        ]
+        if not words or time.monotonic() > until:
+            return words
+        time.sleep(0.2)
+
+
 def _any_ours(section: Json, live: List[int]) -> bool:
     """Whether NVML names processes of the live server at all: from inside a container it names others' ids."""
     gpus = [one for one in (section.get("gpus") or {}).values() if not is_unread(one)]

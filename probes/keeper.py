@@ -362,7 +362,10 @@ class World:
             try:
                 _overlay(path, path, layers)
             except OSError:  # the temporary folder is itself an overlay
-                self._cover(path, "cache")
+                try:
+                    self._cover(path, "cache")
+                except OSError as error:  # or the cache is, and as many deep as the kernel allows
+                    return f"no private layer can be laid over {path}: {error.strerror}"
         else:
             named = [name for name, value in variables.items() if os.path.normpath(value) == path]
             known = [name for name, ending in CACHE_VARIABLES.items() if path.endswith(ending)]

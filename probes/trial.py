@@ -28,6 +28,9 @@ from probes.server import option
 from probes.settings import SettingError, Settings
 from probes.watch import Watch
 
+GPU_PATIENCE_S = 30.0
+"""So long the driver may take to give the memory of ended processes back, before the next trial begins."""
+
 Emit = Callable[[str, Json], None]
 
 LARGEST_OUTPUT_BYTES = 64 << 20
@@ -273,7 +276,9 @@ class Trials:
         finally:
             emit("stage", {"stage": "ending"})
             at = time.monotonic()
+            used = keeper.descendants(os.getpid())
             stubborn = server.end()
+            lingering = care.still_on_gpus(used, self._nvml, GPU_PATIENCE_S)
             self._server = None
             stop_s = time.monotonic() - at
             os.close(log)
@@ -285,7 +290,7 @@ class Trials:
             restored = self._settings.put_back(server=False)
         return {
             "figures": figures, "proof": proved, "watch": watch, "isolation": started["isolation"],
-            "stubborn": stubborn, "missing": started["missing"], "restored": restored,
+            "stubborn": stubborn, "lingering": lingering, "missing": started["missing"], "restored": restored,
             "seconds": {"prepare": started["prepare_s"], "launch": ready_s, "measure": measure_s, "stop": stop_s,
                         "whole": time.monotonic() - began},
         }  # fmt: skip

@@ -285,7 +285,7 @@ class Session:
 
     def _marks(self, answer: dict[str, Any]) -> list[str]:
         """What was odd about a launch that was measured."""
-        marks = [words for words in answer["restored"] if "could NOT" in words]
+        marks = [*answer["lingering"], *(words for words in answer["restored"] if "could NOT" in words)]
         if answer["stubborn"]:
             marks.append(f"processes {answer['stubborn']} would not end")
         throttled = answer["watch"].get("throttled_s")

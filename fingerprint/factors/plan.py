@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fingerprint.errors import UsageError
-from fingerprint.factors.surroundings import surroundings_of
+from fingerprint.factors.surroundings import outermost, surroundings_of
 from fingerprint.spellings import names_of
 from snapshots import LocalFile, Snapshot, Unread
 
@@ -160,5 +160,7 @@ def plan_of(live: Snapshot) -> LaunchPlan:
         if interpreter is not None and interpreter.prefix != interpreter.base_prefix
         else None,
         surroundings=surroundings_of(live),
-        caches={cache.path: False for cache in live.caches.caches.values() if cache.exists is True and cache.files},
+        caches=dict.fromkeys(
+            outermost(one.path for one in live.caches.caches.values() if one.exists is True and one.files), False
+        ),
     )

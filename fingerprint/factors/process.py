@@ -13,7 +13,7 @@ from typing import Any
 
 from fingerprint.factors.base import Evidence, Factor, Fixed, short
 from fingerprint.factors.plan import LaunchPlan
-from fingerprint.factors.surroundings import shown_by, surroundings_of
+from fingerprint.factors.surroundings import outermost, shown_by, surroundings_of
 from snapshots import Caches, Process, Snapshot
 
 NAMES = {
@@ -196,13 +196,7 @@ def _caches(old: Caches, new: Caches) -> Iterator[Factor | Fixed]:
             changed.append(is_now.path)
     if filled or changed:
         words = "cold" if not changed else "made anew (what they held then was not kept)"
-        yield JitCaches("process:caches", words, "as they are", _outermost(filled + changed))
+        yield JitCaches("process:caches", words, "as they are", outermost(filled + changed))
     if emptied:
         reason = "what they held then was not kept; a launch cannot have it back"
         yield Fixed("process:caches emptied", "in use", f"cold: {short(', '.join(emptied))}", reason)
-
-
-def _outermost(paths: list[str]) -> tuple[str, ...]:
-    return tuple(
-        path for path in sorted(set(paths)) if not any(path.startswith(f"{other}/") for other in paths if other != path)
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from snapshots import Limits, Process, Snapshot
@@ -55,3 +56,9 @@ def _quota(limits: Limits) -> str:
         if quota.isdigit() and period.isdigit() and int(period) > 0 and 0 < int(quota) / int(period) < share:
             tightest, share = f"{quota} {period}", int(quota) / int(period)
     return tightest
+
+
+def outermost(paths: Iterable[str]) -> tuple[str, ...]:
+    """Those paths that lie below no other one."""
+    known = sorted(set(paths))
+    return tuple(path for path in known if not any(path.startswith(f"{other}/") for other in known))

@@ -66,6 +66,7 @@ def answer_of(verify_ms: object, **changes: object) -> dict[str, Any]:
         "seconds": {},
         "stubborn": [],
         "missing": [],
+        "lingering": [],
         "restored": [],
     }
     return {**whole, **changes}

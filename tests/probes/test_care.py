@@ -70,6 +70,15 @@ def test_gpus_that_others_use_are_refused(fake: str, monkeypatch: pytest.MonkeyP
     assert care.objections({}, [], fake) == []
 
 
+def test_gpu_memory_of_ended_processes_is_waited_for(fake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_NVML", "foreign")
+    us = os.getpid()  # the process that the fake tells of is the one that asks
+    assert len(care.still_on_gpus([us], fake, 0.0)) == 2
+    assert care.still_on_gpus([us + 1], fake, 0.0) == []
+    monkeypatch.setenv("FAKE_NVML", "")
+    assert care.still_on_gpus([us], fake, 30.0) == []
+
+
 def test_a_private_world_is_tried_and_nothing_is_left_of_it() -> None:
     before = set(Path("/tmp").glob("fingerprint-*"))
     assert care.can_isolate() is None or isinstance(care.can_isolate(), str)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from probes import gpu, watch
+from probes import gpu, surroundings, watch
 from probes.watch import Watch
 
 
@@ -62,3 +64,25 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:  # it ended meanwhile
         return b""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make a cgroup")
+def test_time_for_which_a_quota_held_the_server_up_is_counted() -> None:
+    busy = "import time\nprint('ready', flush=True)\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+    folder = surroundings.make_cgroup(f"fingerprint-trial-{os.getpid()}-0-2", "10000 100000")
+    words = [sys.executable, "-c", busy]
+    server = subprocess.Popen(words, stdout=subprocess.PIPE)
+    try:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"ready\n"
+        free = Watch({server.pid}, None, server.pid)
+        assert free.end()["throttled_s"] in {None, 0.0}
+        Path(folder, "cgroup.procs").write_text(str(server.pid))
+        watched = Watch({server.pid}, None, server.pid)
+        time.sleep(0.5)
+        throttled = watched.end()["throttled_s"]
+        assert throttled > 0
+    finally:
+        server.kill()
+        server.communicate()
+        surroundings.remove_cgroup(folder)

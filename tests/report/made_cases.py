@@ -173,6 +173,7 @@ class SimulatedHost:
             "isolation": "mount namespace",
             "stubborn": [],
             "missing": [],
+            "lingering": [],
             "restored": [],
             "seconds": {"prepare": 0.2, "launch": 31.0, "measure": 12.0, "stop": 1.0, "whole": 44.2},
         }
