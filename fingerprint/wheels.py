@@ -56,11 +56,15 @@ class Wheels:
     Args:
         folders: where to look.
         index: a folder into which wheels that are in none of them are downloaded; None: they are not.
+        only: names of the packages that may be downloaded; empty: all.
     """
 
-    def __init__(self, folders: Iterable[Path] = (), index: Path | None = None) -> None:
+    def __init__(
+        self, folders: Iterable[Path] = (), index: Path | None = None, only: frozenset[str] = frozenset()
+    ) -> None:
         self._folders = list(folders)
         self._index = index
+        self._only = only
         self._held: dict[str, _Member] = {}
         self._made: dict[str, bytes] = {}
         for folder in self._folders:
@@ -93,7 +97,7 @@ class Wheels:
                 if found is not None:
                     return found
                 others += 1
-        if self._index is not None:
+        if self._index is not None and (not self._only or name in self._only):
             reason = _download(self._index, name, wanted, interpreter)
             if reason:
                 return reason

@@ -157,7 +157,8 @@ def bisect(
     restored = _put_right(host, new, engine)
     before, ask = _read_host(host, new, options)
     _refuse_other_host(new, before, anyway=options.anyway)
-    wheels = wheels_in(options.wheelhouses, index=options.folder / "wheels" if options.from_index else None)
+    index = options.folder / "wheels" if options.from_index else None
+    wheels = wheels_in(options.wheelhouses, index=index, only=options.only)
     evidence = evidence_beside(old_path, options.kept, _clones(host, new, options), wheels)
     found = _switchable(host, _launchable(find(old, new, evidence), engine), options)
     launcher = before.server.processes.get("launcher")
@@ -265,9 +266,10 @@ def evidence_beside(
     return Evidence(stores, tuple(clones), wheels)
 
 
-def wheels_in(folders: Sequence[Path], *, index: Path | None) -> Wheels | None:
-    """Where old packages come from, if anywhere: folders, and a folder for downloads."""
-    return Wheels(folders, index) if folders or index is not None else None
+def wheels_in(folders: Sequence[Path], *, index: Path | None, only: Iterable[str] = ()) -> Wheels | None:
+    """Where old packages come from, if anywhere: folders, and a folder for downloads of what is searched."""
+    names = {name for factor in only for name in factor.partition(":")[2].split("+")}
+    return Wheels(folders, index, frozenset(names)) if folders or index is not None else None
 
 
 def _clones(host: HostProgram, new: Snapshot, options: Options) -> list[Path]:

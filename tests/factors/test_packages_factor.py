@@ -140,6 +140,9 @@ def test_a_wheel_is_downloaded_only_where_that_is_asked_for(tmp_path: Path, monk
     told = source.files("tiny-other", wanted.model_copy(update={"version": "7"}), None)
     assert isinstance(told, str)
     assert "tiny-other 7 could not be downloaded" in told
+    unasked = Wheels([], tmp_path / "none", frozenset({"tiny-other"})).files("tiny-kernel", wanted, None)
+    assert unasked == "no wheel of tiny-kernel 1.0 was found"
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_folder_that_is_none_is_refused() -> None:
