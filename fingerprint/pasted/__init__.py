@@ -173,13 +173,18 @@ def _links(text: str, addresses: list[str]) -> tuple[Json, str | None]:
     same = len(addresses) == len(read.gpus) and all(":" in one for one in addresses)
     name = dict(zip(read.gpus, addresses if same else read.gpus, strict=True))
     pairs = {
-        " ".join(sorted((name[one], name[other]))): {"path": read.paths[one, other]}
+        " ".join(sorted((name[one], name[other]))): _link(read.paths[one, other])
         for one in read.gpus
         for other in read.gpus
         if one < other
     }
     alone = read.apart()
     return pairs, f"{alone[0]} has no NVLink and all the others have" if alone else None
+
+
+def _link(cell: str) -> Json:
+    """A pair of GPUs; where NVLink joins them the matrix does not say what they share on the PCI bus."""
+    return {"p2p": {"nvlink": "ok"}} if cell.startswith("NV") else {"path": cell}
 
 
 def _host(found: lists.Lists) -> Json:

@@ -108,7 +108,10 @@ def test_a_gpu_that_fell_off_nvlink_is_said() -> None:
     )
     assert topo(text).apart() == ("GPU2",)
     assert topo(PCIE).apart() == ()
-    assert report(text).gpu.reason == "GPU2 has no NVLink and all the others have"
+    section = report(text).gpu
+    assert section.reason == "GPU2 has no NVLink and all the others have"
+    assert (section.links["GPU0 GPU1"].path, section.links["GPU0 GPU1"].p2p) == (None, {"nvlink": "ok"})
+    assert (section.links["GPU0 GPU2"].path, section.links["GPU0 GPU2"].p2p) == ("NODE", {})
 
 
 def test_one_gpu_alone_is_a_matrix_too() -> None:
