@@ -426,6 +426,7 @@ def _link(nvml: Nvml, first: Any, second: Any) -> Dict[str, Json]:  # noqa: ANN4
 
 def main() -> None:
     """Print what NVML says as one JSON object; the words of the command line are libraries to try."""
+    os.nice(10)  # the binding is large, and a server works beside it
     try:
         found: Json = collect(Nvml(sys.argv[2:]))
     except NvmlError as error:
