@@ -16,7 +16,6 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -35,21 +34,6 @@ Row = tuple[str, str]
 """Path and SHA-256 (hexadecimal)."""
 
 
-@dataclass(frozen=True)
-class _Member:
-    """Where a file's bytes lie: in a folder, or in a wheel."""
-
-    container: Path
-    name: str
-
-    def open(self) -> tuple[int, BinaryIO]:
-        if self.container.is_dir():
-            path = self.container / self.name
-            return path.stat().st_size, path.open("rb")
-        archive = zipfile.ZipFile(self.container)
-        return archive.getinfo(self.name).file_size, cast("BinaryIO", archive.open(self.name))
-
-
 class Wheels:
     """Folders in which the files of packages can be found; each holds wheels, or is an environment's site-packages.
 
@@ -65,7 +49,8 @@ class Wheels:
         self._folders = list(folders)
         self._index = index
         self._only = only
-        self._held: dict[str, _Member] = {}
+        self._held: dict[str, tuple[Path, str]] = {}
+        self._archives: dict[Path, zipfile.ZipFile] = {}
         self._made: dict[str, bytes] = {}
         for folder in self._folders:
             if not folder.is_dir():
@@ -81,7 +66,14 @@ class Wheels:
         """Size of a file of a package that was found, and the file opened."""
         if digest in self._made:
             return len(self._made[digest]), io.BytesIO(self._made[digest])
-        return self._held[digest].open()
+        container, name = self._held[digest]
+        if container.is_dir():
+            path = container / name
+            return path.stat().st_size, path.open("rb")
+        if container not in self._archives:  # its directory may be long: it is read once
+            self._archives[container] = zipfile.ZipFile(container)
+        archive = self._archives[container]
+        return archive.getinfo(name).file_size, cast("BinaryIO", archive.open(name))
 
     def files(self, name: str, wanted: Distribution, interpreter: Interpreter | None) -> tuple[Row, ...] | str:
         """The files of a distribution below its location, its RECORD among them, or why there are none.
@@ -151,7 +143,7 @@ class Wheels:
         files: list[Row] = []
         for row, place, digest in rows:
             if not place.startswith(("data/", "../", "/")):
-                self._held[digest] = _Member(container, row)
+                self._held[digest] = (container, row)
                 files.append((place, digest))
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")

@@ -192,17 +192,20 @@ class Trials:
         return not paths and host_settings.listens(port)
 
     def keep(self, ask: Json, _emit: Emit) -> Json:
-        """Take in a piece of a file that trials put in place; see `probes.objects.Objects.put`.
+        """Take in pieces of files that trials put in place.
+
+        Args:
+            ask: `pieces` (see `probes.objects.Objects.put`), and `digests` of files that may be here already.
 
         Returns:
-            `whole`: whether the file is here now. A request without `data` only asks.
+            `missing`: those of `digests` that are not.
         """
         try:
-            if "data" in ask:
-                self._objects.put(ask)
+            for piece in ask.get("pieces", []):
+                self._objects.put(piece)
         except objects.NoRoomError as error:
             raise TrialError("room", str(error)) from None
-        return {"whole": self._objects.has(ask["sha256"])}
+        return {"missing": [digest for digest in ask.get("digests", []) if not self._objects.has(digest)]}
 
     def restore(self, _ask: Json, _emit: Emit) -> Json:
         """Put back and remove what killed programs have left on this host."""

@@ -41,7 +41,7 @@ CHECKED = ("server", "packages", "startup", "trees", "limits", "host", "gpu")
 """Sections that say what a relaunch would start, and on what: the host must be as the new snapshot has them."""
 
 PIECE_BYTES = 4 << 20
-"""Of a file, in one request to the host."""
+"""Of files, in one request to the host."""
 
 
 @dataclass(frozen=True)
@@ -222,22 +222,29 @@ def bisect(
 
 
 def send_objects(host: HostProgram, evidence: Evidence, digests: Iterable[str]) -> None:
-    """Bring files that trials put in place to the host, piece by piece; what is there is not sent again.
+    """Bring files that trials put in place to the host, in pieces; what is there is not sent again.
 
     Raises:
         HostProgramError: they do not fit there.
     """
-    for digest in sorted(set(digests)):
-        if host.call("keep", {"sha256": digest})["whole"]:
-            continue
+    pieces: list[dict[str, object]] = []
+    waiting = 0
+    wanted = sorted(set(digests))
+    for digest in host.call("keep", {"digests": wanted})["missing"] if wanted else []:
         size, stream = evidence.open(digest)
         with stream:
             offset = 0
             while offset == 0 or offset < size:
-                piece = stream.read(PIECE_BYTES)
-                data = base64.b64encode(piece).decode("ascii")
-                host.call("keep", {"sha256": digest, "size": size, "offset": offset, "data": data})
-                offset += max(len(piece), 1)
+                data = stream.read(PIECE_BYTES)
+                encoded = base64.b64encode(data).decode("ascii")
+                pieces.append({"sha256": digest, "size": size, "offset": offset, "data": encoded})
+                offset += max(len(data), 1)
+                waiting += len(data)
+                if waiting >= PIECE_BYTES:
+                    host.call("keep", {"pieces": pieces})
+                    pieces, waiting = [], 0
+    if pieces:
+        host.call("keep", {"pieces": pieces})
 
 
 def _read_host(host: HostProgram, new: Snapshot, options: Options) -> tuple[Snapshot, dict[str, object]]:

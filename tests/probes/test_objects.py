@@ -10,6 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fingerprint.bisect.run import PIECE_BYTES, send_objects
+from fingerprint.capture import Store
+from fingerprint.factors import Evidence
 from fingerprint.host import HostProgram
 from fingerprint.targets.local import LocalTarget
 from probes import objects
@@ -62,8 +65,21 @@ def test_what_does_not_fit_is_refused_before_it_is_sent(tmp_path: Path) -> None:
 def test_objects_vanish_with_the_program() -> None:
     (piece,) = pieces(b"kept for trials", 100)
     with HostProgram(LocalTarget()) as host:
-        assert host.call("keep", {"sha256": piece["sha256"]}) == {"whole": False}
-        assert host.call("keep", piece) == {"whole": True}
+        digests = [piece["sha256"], "0" * 64]
+        assert host.call("keep", {"digests": digests}) == {"missing": digests}
+        assert host.call("keep", {"pieces": [piece], "digests": digests}) == {"missing": ["0" * 64]}
         (held,) = Path("/tmp").glob(f"fingerprint-trial-{host.greeting['pid']}-*-objects")
         assert (held / str(piece["sha256"])).read_bytes() == b"kept for trials"
     assert not held.exists()
+
+
+def test_files_large_and_small_are_sent_once(tmp_path: Path) -> None:
+    store = Store(tmp_path / "kept")
+    digests = [store.put(data) for data in (b"", b"small", b"x" * PIECE_BYTES, b"y" * (2 * PIECE_BYTES + 7))]
+    with HostProgram(LocalTarget()) as host:
+        send_objects(host, Evidence((store,)), digests)
+        (held,) = Path("/tmp").glob(f"fingerprint-trial-{host.greeting['pid']}-*-objects")
+        assert {path.name: path.read_bytes() for path in held.iterdir()} == {one: store.get(one) for one in digests}
+        at = {path.name: path.stat().st_mtime_ns for path in held.iterdir()}
+        send_objects(host, Evidence((store,)), digests)
+        assert {path.name: path.stat().st_mtime_ns for path in held.iterdir()} == at
