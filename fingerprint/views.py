@@ -600,12 +600,46 @@ def _trees(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
     alone = len(new.trees) == 1
     for difference in general(pair, rest):
         yield _commit(difference, alone=alone)
+    modes: dict[str, list[tuple[str, list[Change]]]] = {}
+    for (root, path), members in files.items():
+        sides = [file for side in (old, new) if (file := _file_of(side.trees[root], path)) is not None]
+        if all(file.change == "mode" for file in sides):
+            modes.setdefault(root, []).append((path, members))
+    for root, found_ones in modes.items():
+        if len(found_ones) >= MODES_TOGETHER:
+            yield _modes(root, found_ones)
+            files = {
+                key: members for key, members in files.items() if key not in {(root, path) for path, _ in found_ones}
+            }
     for (root, path), members in files.items():
         was, now = (_file_of(side.trees[root], path) for side in (old, new))
         difference = _local_file(root, path, was, now, members)
         moved_base = difference.note == SAME_CHANGE
         yield replace(difference, factor=None if moved_base else f"tree:{_prefix(root, alone=alone)}{path}")
     yield from _moved_trees(old, new, twins, elsewhere)
+
+
+MODES_TOGETHER = 3
+"""From this many files on that differ in nothing but their permission bits, they are one difference."""
+
+
+def _modes(root: str, found_ones: list[tuple[str, list[Change]]]) -> Difference:
+    """Files of which only the permission bits changed: what a file system without such bits shows for all of them."""
+    counts = [
+        sum(any(getattr(change, side) is not None for change in members) for _, members in found_ones)
+        for side in ("old", "new")
+    ]
+    was, now = (f"{number} files with other permission bits" if number else None for number in counts)
+    return Difference(
+        key=("trees", "trees", root, "modes"),
+        verdict=_presence(was, now),
+        old=was,
+        new=now,
+        title=f"permission bits in {PurePosixPath(root).name}",
+        note="no contents differ; a mount without permission bits shows this, and git can be told so (core.fileMode)",
+        details=tuple(path for path, _ in found_ones),
+        changes=tuple(change for _, members in found_ones for change in members),
+    )
 
 
 SAME_CHANGE = "the same local change, on another version of the file"

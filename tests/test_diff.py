@@ -290,6 +290,18 @@ def test_conda_s_packages_are_compared_by_version_build_and_contents() -> None:
     assert [item.title for item in line.members()] == ["torch", "pytorch"]
 
 
+def test_many_changes_of_nothing_but_permission_bits_are_one_difference() -> None:
+    def host(number: int) -> Snapshot:
+        bits = {f"a{n}.py": LocalFile(change="mode", sha256="0", patch="old mode 100644") for n in range(number)}
+        bits["b.py"] = LocalFile(change="modified", sha256="0", patch="")
+        return snapshot(trees=Trees(status="ok", trees={"/srv/x": Tree(commit="c", files=bits)}))
+
+    noise = one(compare(host(0), host(40)))
+    assert (noise.new, noise.factor) == ("40 files with other permission bits", None)
+    assert len(noise.changes) >= 40
+    assert len(compare(host(0), host(2)).differences) == 2
+
+
 def test_one_setting_under_two_names_is_one_difference() -> None:
     old = snapshot(server=server(("launcher", {"argv": ["py", "-m", "srv", "--tensor-parallel-size", "2"]})))
     new = snapshot(server=server(("launcher", {"argv": ["py", "-m", "srv", "--tp=4"]})))
