@@ -14,8 +14,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fingerprint.diff.knowledge import PATHS, first
 from fingerprint.errors import UsageError
-from fingerprint.knowledge import PATHS, first
 from snapshots import Tree
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Commit:
         at: commit time, UTC.
         paths: files that it touches.
         imported: those of them that the server imports from.
-        weight: the strongest topic of those files, as `fingerprint.knowledge` weighs paths.
+        weight: the strongest topic of those files, as `fingerprint.diff.knowledge` weighs paths.
         why: that topic in words; empty where none is known.
         side: `new` where the new side gained it, `old` where it lost it.
     """

@@ -16,13 +16,12 @@ from typing import TypeAlias
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from fingerprint import knowledge
-from fingerprint.causes import ENGINES, mapped_paths
+from fingerprint.diff import knowledge
+from fingerprint.diff.knowledge import first
 from fingerprint.factors.variables import is_inert
-from fingerprint.knowledge import first
 from fingerprint.misspelling import misspelling_of
+from fingerprint.readings import ENGINES, cpu_list, mapped_paths, version
 from fingerprint.ties import meets, requirement_of
-from fingerprint.views import cpu_list, version
 from snapshots import Gpu, NvLinks, Process, Snapshot
 
 

@@ -316,7 +316,7 @@ def explanation(difference: Difference) -> Iterator[str]:
 
 
 def _start() -> float:
-    from fingerprint.ranking import START
+    from fingerprint.diff.ranking import START
 
     return START
 

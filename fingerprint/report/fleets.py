@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, Field, JsonValue
 
-from fingerprint.fleet import Fleet, Row, Value
+from fingerprint.diff.fleet import Fleet, Row, Value
 from fingerprint.report.differences import code, md, plain, reason_text, title, value
 from fingerprint.report.words import clean, count
 

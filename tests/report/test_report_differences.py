@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
 from fingerprint.diff import compare
+from fingerprint.diff.fleet import fleet
 from fingerprint.errors import UsageError
 from fingerprint.findings import check, unread_part
-from fingerprint.fleet import fleet
 from fingerprint.report import checks, contents, differences, fleets
 from snapshots import Distribution, Packages, Process, Server, Snapshot, Unread
 

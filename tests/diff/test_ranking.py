@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerprint import knowledge
-from fingerprint.diff import Difference, compare
-from fingerprint.ranking import START
+from fingerprint.diff import Difference, compare, knowledge
+from fingerprint.diff.ranking import START
 from snapshots import (
     Distribution,
     Gpu,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fingerprint.diff.fleet import fleet
 from fingerprint.errors import UsageError
-from fingerprint.fleet import fleet
 from snapshots import Distribution, Packages, Snapshot
 
 

@@ -1,7 +1,7 @@
 """Which differences deserve a trial first, with every reason and its source.
 
 The likelihood of a difference is a sum of reasons in log-odds, squeezed into 0 to 1, so that `--explain` can show all
-of it. Three sorts of reasons: what is known of the name (`fingerprint.knowledge`), what the snapshots show (is the
+of it. Three sorts of reasons: what is known of the name (`fingerprint.diff.knowledge`), what the snapshots show (is the
 library mapped in a rank, has any rank the variable, is the changed code behind a variable that is unset), and what the
 change is (only comments, another build under the same version). It orders; nothing is dropped for a low rank.
 "Cannot matter" is said where the snapshots show it, and is called evidence: a launcher may act on what no rank has.
@@ -18,15 +18,15 @@ from typing import TypeAlias
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from fingerprint import knowledge
-from fingerprint.causes import ENGINES, mapped_paths, owner_by_directory
-from fingerprint.diff import Difference, Reason
+from fingerprint.diff import knowledge
+from fingerprint.diff.causes import owner_by_directory
+from fingerprint.diff.difference import Difference, Reason
+from fingerprint.diff.knowledge import JUDGEMENT, Known, first
 from fingerprint.hunks import Hunk, apart, hunks
-from fingerprint.knowledge import JUDGEMENT, Known, first
 from fingerprint.misspelling import misspelling_of
+from fingerprint.readings import ENGINES, mapped_paths, version
 from fingerprint.spellings import canonical
 from fingerprint.ties import requirement_of
-from fingerprint.views import version
 from snapshots import Key, LocalFile, Process, Snapshot, Tree
 
 START = -1.0

@@ -9,18 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 from typing import TypeAlias
 
 from packaging.utils import canonicalize_name
 
-from fingerprint.diff import Difference
+from fingerprint.diff.difference import SAME_CHANGE, Difference
+from fingerprint.readings import ENGINES, mapped_paths
 from fingerprint.ties import ties
-from fingerprint.views import SAME_CHANGE
 from snapshots import Key, Snapshot
-
-ENGINES = ("sglang", "vllm", "tensorrt-llm", "lmdeploy")
-"""Distributions that are a serving engine; the first that changed is *the* engine."""
 
 
 @dataclass(frozen=True)
@@ -120,17 +116,6 @@ def _a_library_comes_with_its_package(scene: Scene) -> Iterator[tuple[Key, Key]]
             owner = owners(path) if owners is not None else None
             if owner is not None:
                 yield key, ("packages", "distributions", owner)
-
-
-def mapped_paths(side: Snapshot, name: str) -> list[str]:
-    """Where the copies of a library lie that any process of the server has mapped."""
-    return [
-        library.path or key
-        for process in side.server.processes.values()
-        if isinstance(process.libraries, dict)
-        for key, library in process.libraries.items()
-        if PurePosixPath(key).name == name
-    ]
 
 
 def _owners(scene: Scene) -> Callable[[str], str | None]:

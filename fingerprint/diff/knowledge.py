@@ -1,6 +1,6 @@
 """What is known of names: which part of a verify step each can touch, how strongly, and who says so.
 
-Tables only; `fingerprint.ranking` applies them. A weight is in log-odds: 2 makes a difference about seven times
+Tables only; `fingerprint.diff.ranking` applies them. A weight is in log-odds: 2 makes a difference about seven times
 likelier to be worth a trial, -2 seven times less. The first row of a table that matches a name counts. Weights are
 judgement, written down where they can be argued with; sources are public reports, documentation, or measurements (two
 H200 with NVLink, SGLang 0.5.14, NCCL 2.28.9, EAGLE3; one launch per row unless said otherwise).

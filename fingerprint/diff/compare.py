@@ -1,215 +1,19 @@
-"""Two snapshots in, the ranked list of what could have done it out.
-
-A snapshot's leaves stand under natural keys, so a comparison is a join on those keys: `changes`, without loss. People
-do not think in leaves, though. One variable shows in the launch, in the launcher and in every rank; one package is a
-version, a record and two hundred files; one upgrade moves thirty packages. So *views* gather a section's changes into
-differences (`fingerprint.views`), *causes* hang a consequence below what brought it about, and `fingerprint.ranking`
-says which of them deserves a trial first, and why. Every change ends up in exactly one difference: nothing is dropped.
-"""
+"""Two snapshots in, the ranked list of what could have done it out: the join, and what surrounds it."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from dataclasses import dataclass, replace
 
-from pydantic import BaseModel
-
+from fingerprint.diff.difference import (
+    Change,
+    Comparison,
+    Difference,
+    Pair,
+    judge,
+    same_leaf,
+)
 from snapshots import Key, Leaf, Packages, Section, Snapshot, Unread, leaves
-
-if TYPE_CHECKING:
-    from fingerprint.findings import Finding
-
-Verdict: TypeAlias = Literal["changed", "only in old", "only in new", "not comparable"]
-
-SECRET = re.compile(r"<secret:([0-9a-f]+):([0-9a-f]+)>")
-
-
-@dataclass(frozen=True)
-class Change:
-    """One leaf that is not the same on both sides; None where that side has no such leaf."""
-
-    key: Key
-    old: Leaf | None
-    new: Leaf | None
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why a difference is likely, or not, to move verify time.
-
-    Attributes:
-        text: the reason, for a person.
-        weight: what it adds to the log-odds; negative speaks against.
-        source: where the knowledge comes from: a public report, a measurement, or the snapshots themselves.
-    """
-
-    text: str
-    weight: float
-    source: str
-
-
-@dataclass(frozen=True)
-class Difference:
-    """What a person would call one difference.
-
-    Attributes:
-        key: natural key, stable over snapshots.
-        verdict: how the two sides relate.
-        old: the value that stands for the old side; None where it is not there.
-        new: the same for the new side.
-        title: what it is called.
-        note: what the two values do not say ("newer", "same version, other contents").
-        where: the places in which it shows (`launch`, `rank 0`, a bus id).
-        details: further lines, one fact each.
-        changes: the leaves behind it.
-        factor: the identifier of the factor that could switch it, or None where no launch can.
-        state: it moves on its own or is known to be inert: shown only where asked.
-        group: key of the difference that brought this one about.
-        likelihood: 0 to 1, how much it deserves a trial; a ranking, not a calibrated probability.
-        reasons: what the likelihood is made of, strongest first.
-    """
-
-    key: Key
-    verdict: Verdict
-    old: Leaf | None
-    new: Leaf | None
-    title: str
-    note: str = ""
-    where: tuple[str, ...] = ()
-    details: tuple[str, ...] = ()
-    changes: tuple[Change, ...] = ()
-    factor: str | None = None
-    state: bool = False
-    group: Key | None = None
-    likelihood: float = 0.0
-    reasons: tuple[Reason, ...] = ()
-
-    @property
-    def section(self) -> str:
-        """The section that it was read in."""
-        return self.key[0]
-
-    @property
-    def name(self) -> str:
-        """The key as text, as `--explain` takes it."""
-        return "/".join(self.key)
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of the short list: a difference with the consequences that open below it."""
-
-    difference: Difference
-    below: tuple[Line, ...] = ()
-
-    @property
-    def likelihood(self) -> float:
-        """That of the likeliest member."""
-        return max([self.difference.likelihood, *(line.likelihood for line in self.below)])
-
-    def members(self) -> Iterator[Difference]:
-        """The difference and everything below it."""
-        yield self.difference
-        for line in self.below:
-            yield from line.members()
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What changed, what did not, and what cannot be known.
-
-    Attributes:
-        old: the old snapshot.
-        new: the new snapshot.
-        differences: likeliest first.
-        not_comparable: what one side, or both, could not read.
-        same: number of equal values, by section.
-        state: readings that move on their own and inert variables; empty unless asked for.
-        unseen: sections that neither snapshot has, with the reason.
-        changes: every leaf that differs, in key order: the whole comparison without any judgement.
-    """
-
-    old: Snapshot = field(repr=False, compare=False)
-    new: Snapshot = field(repr=False, compare=False)
-    differences: tuple[Difference, ...]
-    not_comparable: tuple[Difference, ...]
-    same: dict[str, int]
-    state: tuple[Difference, ...] = ()
-    unseen: dict[str, str] = field(default_factory=dict)
-    changes: tuple[Change, ...] = ()
-
-    @cached_property
-    def old_id(self) -> str:
-        """Identity of the old snapshot."""
-        return self.old.id
-
-    @cached_property
-    def new_id(self) -> str:
-        """Identity of the new snapshot."""
-        return self.new.id
-
-    @cached_property
-    def arrived(self) -> tuple[tuple[Finding, bool], ...]:
-        """Known faults that the new side has and the old one has not (`fingerprint.findings.arrived`)."""
-        from fingerprint.findings import arrived
-
-        return tuple(arrived(self.old, self.new))
-
-    @property
-    def equal(self) -> bool:
-        """Nothing differs, and nothing is known on one side only."""
-        return not self.differences and all(_blind_on_both(item) for item in self.not_comparable)
-
-    def lines(self) -> tuple[Line, ...]:
-        """The differences with consequences below their causes, likeliest line first."""
-        below: dict[Key, list[Difference]] = {}
-        keys = {difference.key for difference in self.differences}
-        roots: list[Difference] = []
-        for difference in self.differences:
-            if difference.group in keys and difference.group is not None:
-                below.setdefault(difference.group, []).append(difference)
-            else:
-                roots.append(difference)
-
-        def line(difference: Difference) -> Line:
-            return Line(difference, _likeliest(line(child) for child in below.get(difference.key, ())))
-
-        return _likeliest(line(root) for root in roots)
-
-    def find(self, wanted: str) -> tuple[Difference, ...]:
-        """Differences by factor id, by key, by the end of a key, or by title."""
-        everything = (*self.differences, *self.not_comparable, *self.state)
-        for matches in (
-            lambda item: item.factor == wanted or item.name == wanted,
-            lambda item: item.title == wanted or item.name.endswith("/" + wanted),
-            lambda item: any("/".join(change.key) == wanted for change in item.changes),
-        ):
-            found = tuple(item for item in everything if matches(item))
-            if found:
-                return found
-        return ()
-
-
-def _likeliest(lines: Iterable[Line]) -> tuple[Line, ...]:
-    return tuple(sorted(lines, key=lambda line: (-line.likelihood, line.difference.key)))
-
-
-def _blind_on_both(difference: Difference) -> bool:
-    return isinstance(difference.old, Unread) and isinstance(difference.new, Unread)
-
-
-def same_leaf(old: Leaf | None, new: Leaf | None) -> bool:
-    """Equality as the identity has it: `1`, `1.0` and `True` differ, and two unread values are alike."""
-    if type(old) is not type(new):
-        return False
-    if isinstance(old, Unread):
-        return True
-    if isinstance(old, tuple) and isinstance(new, tuple):
-        return len(old) == len(new) and all(map(same_leaf, old, new))
-    return old == new
 
 
 def join(old: Mapping[Key, Leaf], new: Mapping[Key, Leaf]) -> list[Change]:
@@ -237,52 +41,6 @@ def apply(changes: Iterable[Change], old: Mapping[Key, Leaf]) -> dict[Key, Leaf]
     return leaves_now
 
 
-def judge(old: Leaf | None, new: Leaf | None) -> Verdict:
-    """How two values that are not the same relate."""
-    if isinstance(old, Unread) or isinstance(new, Unread):
-        return "not comparable"
-    if old is None:
-        return "only in new"
-    if new is None:
-        return "only in old"
-    if isinstance(old, str) and isinstance(new, str) and _other_keys(old, new):
-        return "not comparable"
-    return "changed"
-
-
-def _other_keys(old: str, new: str) -> bool:
-    """Whether two texts differ only in secrets that were replaced under different keys."""
-    before, after = SECRET.findall(old), SECRET.findall(new)
-    if not before or len(before) != len(after) or SECRET.sub("", old) != SECRET.sub("", new):
-        return False
-    return any(was[0] != now[0] for was, now in zip(before, after, strict=True))
-
-
-@dataclass(frozen=True)
-class Pair:
-    """The two sides of one section, as the views see them."""
-
-    name: str
-    old: Section
-    new: Section
-
-    def has(self, side: Literal["old", "new"], key: Key) -> bool:
-        """Whether that side has anything under the key."""
-        return found(self.old if side == "old" else self.new, key[1:]) is not None
-
-
-def found(value: object, key: Key) -> object:
-    """What stands under `key` below `value`; None where nothing does."""
-    for step in key:
-        if isinstance(value, BaseModel):
-            value = getattr(value, step, None)
-        elif isinstance(value, Mapping):
-            value = value.get(step, value.get(int(step)) if step.isdecimal() else None)
-        else:
-            return None
-    return value
-
-
 def compare(old: Snapshot, new: Snapshot, *, state: bool = False) -> Comparison:
     """Compare two snapshots.
 
@@ -291,9 +49,9 @@ def compare(old: Snapshot, new: Snapshot, *, state: bool = False) -> Comparison:
         new: the side that is slow.
         state: also list what moves on its own (temperature, pids) and inert variables.
     """
-    from fingerprint.causes import hang
-    from fingerprint.ranking import rank
-    from fingerprint.views import view
+    from fingerprint.diff.causes import hang
+    from fingerprint.diff.ranking import rank
+    from fingerprint.diff.views import view
 
     given = old, new
     if old.method != new.method:

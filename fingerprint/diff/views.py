@@ -15,14 +15,13 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TypeAlias, TypeVar
 
-from packaging.version import InvalidVersion, Version
-
-from fingerprint.diff import Change, Difference, Pair, Verdict, found, judge, same_leaf
+from fingerprint.diff.difference import SAME_CHANGE, Change, Difference, Pair, Verdict, found, judge, same_leaf
 from fingerprint.factors.flags import INERT as INERT_FLAGS
 from fingerprint.factors.flags import CommandLine
 from fingerprint.factors.host_settings import SYSCTLS
 from fingerprint.factors.variables import is_inert
 from fingerprint.hunks import apart, hunks
+from fingerprint.readings import cpu_list, version
 from fingerprint.spellings import canonical, paired
 from snapshots import (
     Distribution,
@@ -220,17 +219,6 @@ def _equivalent(change: Change) -> bool:
     return old is not None and old == new
 
 
-def cpu_list(text: str) -> frozenset[int] | None:
-    """The numbers of a kernel CPU list such as `0,2-8`; None when it is not one."""
-    numbers: set[int] = set()
-    for part in text.strip().split(","):
-        found_range = re.fullmatch(r"\s*(\d{1,5})(?:-(\d{1,5}))?\s*", part)
-        if found_range is None:
-            return None
-        numbers.update(range(int(found_range[1]), int(found_range[2] or found_range[1]) + 1))
-    return frozenset(numbers)
-
-
 def direction(name: str, old: Leaf | None, new: Leaf | None) -> str:
     """`newer`, `older`, or nothing where the values are no versions."""
     if "version" not in name and "driver" not in name:
@@ -239,14 +227,6 @@ def direction(name: str, old: Leaf | None, new: Leaf | None) -> str:
     if before is None or after is None or before == after:
         return ""
     return "newer" if after > before else "older"
-
-
-def version(leaf: Leaf | None) -> Version | None:
-    """A version by the rules of Python packages, or None."""
-    try:
-        return Version(leaf) if isinstance(leaf, str) else None
-    except InvalidVersion:
-        return None
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -640,9 +620,6 @@ def _modes(root: str, found_ones: list[tuple[str, list[Change]]]) -> Difference:
         details=tuple(path for path, _ in found_ones),
         changes=tuple(change for _, members in found_ones for change in members),
     )
-
-
-SAME_CHANGE = "the same local change, on another version of the file"
 
 
 def _moved_roots(old: Trees, new: Trees) -> dict[str, str]:

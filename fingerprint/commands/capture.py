@@ -1,0 +1,261 @@
+"""Snapshots in: of hosts, of pasted reports, and figures of a live server."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from fingerprint.commands.base import (
+    Pid,
+    Port,
+    app,
+    errors,
+    one_of,
+    read_snapshot,
+    show_as,
+)
+from fingerprint.errors import FingerprintError, UsageError
+
+if TYPE_CHECKING:
+    from fingerprint.targets.base import Target
+    from snapshots import Snapshot
+    from snapshots.server import Choice
+
+
+@app.command()
+def capture(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="local (default), HOST, USER@HOST, ssh://, docker:, kubectl:NS/POD, srun:, via:'command'.",
+            metavar="TARGET",
+        ),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File; for several targets, a folder.")] = None,
+    pid: Pid = None,
+    port: Port = None,
+    python: Annotated[
+        str | None, typer.Option(help="Interpreter whose packages to read, where no server runs.")
+    ] = None,
+    venv: Annotated[str | None, typer.Option(help="The same by its environment's folder.")] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(help="Package (or pattern) whose files are kept beside the snapshot; a bisect brings them back."),
+    ] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Also measure the live server and store the figure.")
+    ] = False,
+    verify: Annotated[bool, typer.Option(help="Check installed files against RECORD.")] = True,
+    since: Annotated[
+        Path | None, typer.Option(help="Earlier snapshot: files that did not change are not read again.")
+    ] = None,
+    sections: Annotated[list[str] | None, typer.Option("--section", help="Only this section; may be repeated.")] = None,
+    log: Annotated[
+        str | None, typer.Option(help="The server's log on the host, where it is not found by itself.")
+    ] = None,
+    redact: Annotated[
+        str | None, typer.Option(help="hosts: pseudonyms for host names, users, addresses and paths.", metavar="hosts")
+    ] = None,
+    sudo: Annotated[
+        bool, typer.Option("--sudo", help="As root there; a password is asked for here if need be.")
+    ] = False,
+    host_python: Annotated[str, typer.Option(help="The python3 that runs the host program there.")] = "python3",
+    threads: Annotated[int | None, typer.Option(help="Threads that read files (2).")] = None,
+    deadline: Annotated[float | None, typer.Option(help="Seconds for each section (20).")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but trouble.")] = False,
+) -> None:
+    """Read everything that decides serving speed on a host, without touching it."""
+    from fingerprint.key import secret_key
+    from fingerprint.targets import parse_target
+    from fingerprint.targets.sudo import SudoTarget
+
+    if redact is not None:
+        one_of("--redact", redact, ("hosts",))
+    names = targets or ["local"]
+    reached: list[Target] = [parse_target(name) for name in names]
+    if sudo:
+        reached = [SudoTarget(target, _password(target.name)) for target in reached]
+    wanted: dict[str, Any] = {
+        "pid": pid, "port": port, "python": python, "venv": venv, "keep": keep, "verify": verify, "log": log,
+        "threads": threads, "deadline_s": deadline, "sections": sections, "secret_key": secret_key(),
+        "verified": read_snapshot(since).packages.verified() if since is not None else None,
+    }  # fmt: skip
+    ask = {name: value for name, value in wanted.items() if value is not None}
+    if len(reached) > 1:
+        if keep or measure:
+            raise UsageError("--keep and --measure go with one target at a time.")
+        _capture_fleet(reached, ask, output or Path(), host_python, redact=redact is not None, quiet=quiet)
+    path = output or _capture_name(reached[0].name)
+    _capture_one(reached[0], ask, path, host_python, measure=measure, redact=redact is not None, quiet=quiet)
+
+
+def _capture_one(
+    target: Target, ask: dict[str, Any], path: Path, python: str, *, measure: bool, redact: bool, quiet: bool
+) -> None:
+    import snapshots
+    from fingerprint.capture import capture as read
+    from fingerprint.capture import store_beside
+    from fingerprint.host import HostProgram
+    from fingerprint.measure import measure as measure_live
+
+    with HostProgram(target, python) as host:
+        snapshot = read(host, ask, store=store_beside(path))
+        if _several(snapshot) and sys.stdin.isatty() and sys.stderr.isatty():
+            ask = {**ask, "pid": _choose(snapshot.server.choices)}
+            snapshot = read(host, ask, store=store_beside(path))
+        if measure and snapshot.server.status in {"ok", "partial"}:
+            snapshot = snapshot.model_copy(update={"measured": measure_live(host, snapshot)})
+    snapshots.save(_redacted(snapshot) if redact else snapshot, path)
+    if not quiet and not _several(snapshot):
+        _say_captured(snapshot, path)
+    if _several(snapshot):
+        raise UsageError(f"{target.name}: {snapshot.server.reason}. The snapshot in {path} is without a server.")
+    if measure and snapshot.measured is None:
+        raise UsageError(f"{target.name}: nothing was measured: {snapshot.server.reason or 'no server is running'}.")
+    if all(section.status in {"failed", "absent"} for section in snapshot.sections().values()):
+        raise typer.Exit(2)
+
+
+def _capture_fleet(
+    targets: list[Target], ask: dict[str, Any], folder: Path, python: str, *, redact: bool, quiet: bool
+) -> NoReturn:
+    import snapshots
+    from fingerprint.capture import capture_many
+    from fingerprint.report.words import clean
+
+    trouble = False
+    for target, outcome in zip(targets, capture_many(targets, ask, python=python), strict=True):
+        if isinstance(outcome, FingerprintError):
+            sys.stderr.write(f"fingerprint: {clean(str(outcome), 4000)}\n")
+            trouble = True
+            continue
+        path = folder / _capture_name(target.name)
+        snapshots.save(_redacted(outcome) if redact else outcome, path)
+        if not quiet:
+            errors().print(
+                f"{path}: id {outcome.id[:16]}, {outcome.seconds:.1f} s", markup=False, highlight=False, soft_wrap=True
+            )
+    raise typer.Exit(2 if trouble else 0)
+
+
+def _capture_name(target: str) -> Path:
+    from datetime import datetime, timezone
+
+    plain = "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in target)
+    return Path(f"{plain}-{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}.json")
+
+
+def _redacted(snapshot: Snapshot) -> Snapshot:
+    from fingerprint.key import secret_key
+    from snapshots.redact import redact
+
+    return redact(snapshot, bytes.fromhex(secret_key()))
+
+
+def _password(name: str) -> Callable[[], str] | None:
+    return (
+        (lambda: str(typer.prompt(f"sudo password on {name}", hide_input=True, err=True)))
+        if sys.stdin.isatty()
+        else None
+    )
+
+
+def _choose(choices: list[Choice]) -> int:
+    from fingerprint.report.words import clean
+
+    for one in choices:
+        line = f"  {one.pid}  port {one.port}  {' '.join(one.argv)}"
+        errors().print(clean(line, 160), markup=False, highlight=False, soft_wrap=True)
+    return int(typer.prompt("Several servers run here; which pid", err=True))
+
+
+def _several(snapshot: Snapshot) -> bool:
+    return snapshot.server.status == "failed" and len(snapshot.server.choices) > 1
+
+
+def _say_captured(snapshot: Snapshot, path: Path) -> None:
+    from fingerprint.report.words import clean
+
+    console = errors()
+    for name, section in snapshot.sections().items():
+        words = f": {section.reason}" if section.reason else ""
+        line = f"  {name:<10} {section.status:<8} {section.seconds:6.2f} s{words}"
+        console.print(clean(line, 400), markup=False, highlight=False, soft_wrap=True)
+    if snapshot.measured is not None:
+        figure = snapshot.measured
+        line = f"  {figure.metric} {figure.value:.2f} ms ({figure.source})"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    line = f"{path}: id {snapshot.id[:16]}, {snapshot.seconds:.1f} s"
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command(name="import")
+def import_(
+    reports: Annotated[list[Path], typer.Argument(help="Text files of one host and time; `-` is standard input.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The snapshot.")],
+) -> None:
+    """Make a snapshot of a pasted report (collect_env, check_env, pip freeze, nvidia-smi -q, topo -m, variables)."""
+    import snapshots
+    from fingerprint.key import secret_key
+    from fingerprint.pasted import LARGEST_BYTES, imported
+    from probes.secrets import Keeper
+
+    def text(path: Path) -> str:
+        try:
+            with sys.stdin.buffer if str(path) == "-" else path.open("rb") as stream:
+                return stream.read(LARGEST_BYTES).decode("utf-8", "replace")
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+
+    keeper = Keeper(bytes.fromhex(secret_key()))
+    made = imported("\n".join(map(text, reports)), " and ".join(map(str, reports)), clean=keeper.value)
+    snapshots.save(made, output)
+    errors().print(f"{output}: id {made.id[:16]}, from a report", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def measure(
+    url: Annotated[str, typer.Argument(help="The server as its own host calls it: http://127.0.0.1:30000.")],
+    target: Annotated[str, typer.Option(help="That host, as for capture.")] = "local",
+    attach: Annotated[Path | None, typer.Option(help="Write the figures into this snapshot's file.")] = None,
+    concurrency: Annotated[
+        list[int] | None, typer.Option(min=2, max=256, help="Also so many requests at a time; may be repeated.")
+    ] = None,
+    requests: Annotated[int | None, typer.Option(min=1, help="Measured requests.")] = None,
+    tokens: Annotated[int | None, typer.Option(min=2, help="Tokens of each.")] = None,
+    baseline: Annotated[
+        float | None, typer.Option("--baseline-tok-s", min=0.0, help="Speed of plain decoding, for the break-even.")
+    ] = None,
+    wanted: Annotated[
+        list[float] | None, typer.Option("--wanted-tok-s", min=0.0, help="A speed to reach; may be repeated.")
+    ] = None,
+    host_python: Annotated[str, typer.Option(help="The python3 that runs the host program there.")] = "python3",
+    format: Annotated[str, typer.Option("--format", help="text or json.")] = "text",  # noqa: A002
+) -> None:
+    """Measure a live server from its own host: verify, draft and host time, cycle, accept length, break-even."""
+    from fingerprint.host import HostProgram
+    from fingerprint.measure import Address, break_even_of, engine_for, measure_at, refuse_another
+    from fingerprint.measure import attach as write
+    from fingerprint.report import measurement as views
+    from fingerprint.targets import parse_target
+
+    one_of("--format", format, ("text", "json"))
+    at = Address.of(url)
+    snapshot = read_snapshot(attach) if attach is not None else None
+    if snapshot is not None and attach is not None:
+        refuse_another(snapshot, attach, at)
+    with HostProgram(parse_target(target), host_python) as host:
+        figures = measure_at(host, at, engine_for(snapshot, requests, tokens), concurrency or ())
+    if attach is not None:
+        write(attach, at, figures)
+    even = break_even_of(figures, [*([baseline] if baseline else []), *(wanted or [])])
+    show_as(
+        format,
+        lambda: views.terminal(url, figures, even),
+        lambda: "",
+        lambda: views.as_json(url, figures, even),
+    )
