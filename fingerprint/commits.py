@@ -21,7 +21,7 @@ from snapshots import Tree
 if TYPE_CHECKING:
     from git import Repo
 
-    from fingerprint.diff import Comparison
+    from fingerprint.diff.difference import Comparison
 
 MOST = 2000
 """Commits that are looked at, on each side."""

@@ -16,7 +16,7 @@ import sys
 import time
 from typing import List, Optional
 
-from probes import gpu, keeper, processes
+from probes import gpu, keeper, lifetimes, processes
 from probes.reading import Json, attempt, is_unread, read_text, run_module
 
 LOCK = "\0fingerprint-bisect"
@@ -212,7 +212,7 @@ def can_isolate() -> Optional[str]:
 def main() -> None:
     """Try a private world in this process, and print why there is none."""
     scratch = os.path.join(
-        keeper.temporary_folder(), f"{keeper.SCRATCH_PREFIX}{os.getpid()}-{keeper.started(os.getpid())}-0"
+        keeper.temporary_folder(), f"{keeper.SCRATCH_PREFIX}{os.getpid()}-{lifetimes.started(os.getpid())}-0"
     )
     os.mkdir(scratch, 0o700)
     try:

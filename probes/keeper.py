@@ -26,11 +26,9 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
-from probes import flags, reading, surroundings
+from probes import flags, lifetimes, reading, surroundings
 from probes.packages import record_rows
 
-PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
 MS_REC = 16384
@@ -57,45 +55,6 @@ class UnlaunchableError(Exception):
     """These factors cannot be launched together; the text says why."""
 
 
-def prctl(option: int, value: int) -> None:
-    """Set one property of this process; failure is not worth a word, the caller has a second line of defence."""
-    _libc.prctl(option, value, 0, 0, 0)
-
-
-def children(pid: int) -> List[int]:
-    """The direct children of a process."""
-    found: List[int] = []
-    with contextlib.suppress(OSError):
-        for task in os.listdir(f"/proc/{pid}/task"):
-            with contextlib.suppress(OSError):
-                found.extend(int(child) for child in reading.read_text(f"/proc/{pid}/task/{task}/children").split())
-    return found
-
-
-def descendants(pid: int) -> List[int]:
-    """Every process below `pid`, parents before their children."""
-    found: List[int] = []
-    waiting = [pid]
-    while waiting:
-        below = [child for child in children(waiting.pop()) if child not in found]
-        found.extend(below)
-        waiting.extend(below)
-    return found
-
-
-def started(pid: int) -> str:
-    """When a process started, in clock ticks since boot: with the pid, a name that is never used twice."""
-    try:
-        return reading.read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
-
-
-def lives(pid: int, start: str) -> bool:
-    """Whether the process of this number and start still runs."""
-    return bool(start) and started(pid) == start and not is_zombie(pid)
-
-
 def hold(directory: str) -> int:
     """Say that a directory is in use for as long as this process lives: also to programs that do not see it."""
     handle = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
@@ -115,43 +74,6 @@ def _is_held(directory: str) -> bool:
     finally:
         os.close(handle)
     return False
-
-
-def end(pids: List[int], grace_s: float, patience_s: float = 20.0) -> List[int]:
-    """End processes: SIGTERM to the first, SIGKILL to all that remain after `grace_s`. Returns those that would not."""
-    identity = {pid: started(pid) for pid in pids}
-
-    def alive() -> List[int]:
-        _reap()
-        return [pid for pid in pids if identity[pid] and started(pid) == identity[pid] and not is_zombie(pid)]
-
-    if pids and grace_s > 0:
-        with contextlib.suppress(OSError):
-            os.kill(pids[0], signal.SIGTERM)
-        until = time.monotonic() + grace_s
-        while alive() and time.monotonic() < until:
-            time.sleep(0.005)
-    until = time.monotonic() + patience_s
-    while alive() and time.monotonic() < until:
-        for pid in alive():
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.005)
-    return alive()
-
-
-def is_zombie(pid: int) -> bool:
-    """Whether a process has ended, whether or not somebody asked for its exit status."""
-    try:
-        return reading.read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[0] == "Z"
-    except (OSError, IndexError):
-        return True
-
-
-def _reap() -> None:
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
 
 
 # --- the private world -----------------------------------------------------------------------------------------------
@@ -527,7 +449,7 @@ def main() -> None:
     """Keep one server, from the plan on standard input until that input ends."""
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)  # only the end of input ends a keeper, so that it always cleans up
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    lifetimes.prctl(lifetimes.PR_SET_CHILD_SUBREAPER, 1)
     line = Line()
     plan = line.plan()
     scratch = str(plan["scratch"])
@@ -547,12 +469,12 @@ def main() -> None:
     except Exception as error:
         line.say(event="failed", reason=reading.unread(error)["unread"])
     finally:
-        below = descendants(os.getpid())
+        below = lifetimes.descendants(os.getpid())
         if server is not None and server.pid in below:
             below.remove(server.pid)
             below.insert(0, server.pid)
-        stubborn = end(below, float(plan.get("stop_s", 10.0)))
-        stubborn += end(descendants(os.getpid()), 0.0)
+        stubborn = lifetimes.end(below, float(plan.get("stop_s", 10.0)))
+        stubborn += lifetimes.end(lifetimes.descendants(os.getpid()), 0.0)
         leave(scratch)
         remove_tree(scratch)
         for folder in surroundings.cgroups_named(os.path.basename(scratch)):
@@ -600,7 +522,7 @@ def _start(plan: Dict[str, Any], scratch: str, line: Line) -> subprocess.Popen[b
         raise UnlaunchableError(f"its directory {cwd} is not there")
 
     def die_with_keeper() -> None:
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        lifetimes.prctl(lifetimes.PR_SET_PDEATHSIG, signal.SIGKILL)
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
         for name in surroundings.ORDER:
@@ -700,13 +622,13 @@ def temporary_folder() -> str:
 def sweep() -> List[str]:
     """End and remove what a program that was killed together with its keeper has left. Returns what it was."""
     swept: List[str] = []
-    abandoned = [path for path, pid, start in scratch_names() if not lives(pid, start) and not _is_held(path)]
+    abandoned = [path for path, pid, start in scratch_names() if not lifetimes.lives(pid, start) and not _is_held(path)]
     for pid in _inside_any(abandoned) if abandoned else []:
-        end([pid], 0.0)
+        lifetimes.end([pid], 0.0)
         swept.append(f"process {pid}")
     for folder in surroundings.cgroups_named(SCRATCH_PREFIX):
         pid, start = _owner(os.path.basename(folder))
-        if not lives(pid, start):
+        if not lifetimes.lives(pid, start):
             surroundings.remove_cgroup(folder)
             if not os.path.exists(folder):
                 swept.append(folder)

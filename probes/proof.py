@@ -12,7 +12,7 @@ import json
 import os
 from typing import Dict, List, Optional, Tuple
 
-from probes import keeper, packages, processes, server, surroundings
+from probes import lifetimes, packages, processes, server, surroundings
 from probes.reading import Json, attempt, is_unread, read_bytes, read_text, run
 from probes.settings import SettingError, Settings
 
@@ -37,8 +37,8 @@ def check(checks: List[Json], launcher: int, moved: Dict[str, str], settings: Op
     Returns:
         Each check with `ok`, and `seen`: what is there, in words.
     """
-    began = keeper.started(launcher)
-    ranks = [pid for pid in keeper.descendants(launcher) if server.rank_of(pid) is not None]
+    began = lifetimes.started(launcher)
+    ranks = [pid for pid in lifetimes.descendants(launcher) if server.rank_of(pid) is not None]
     results: List[Json] = []
     for one in checks:
         if one["what"] == "setting":
@@ -46,7 +46,7 @@ def check(checks: List[Json], launcher: int, moved: Dict[str, str], settings: Op
         else:
             ok, seen = _CHECKS[one["what"]](one, launcher, ranks, moved)
         results.append({**one, "ok": ok, "seen": seen})
-    if keeper.started(launcher) != began or keeper.is_zombie(launcher):  # what was not there proves nothing
+    if lifetimes.started(launcher) != began or lifetimes.is_zombie(launcher):  # what was not there proves nothing
         return [{**one, "ok": False, "seen": "the process ended while it was looked at"} for one in checks]
     return results
 

@@ -23,7 +23,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
-from probes import gpu, keeper
+from probes import gpu, lifetimes
 from probes.reading import Json, read_text, run, run_module, unread
 
 DEADLINE_S = 30.0
@@ -335,8 +335,10 @@ def stop_server(command: str, pids: List[int]) -> None:
     if done.reason is not None:
         raise SettingError(f"the stop command failed: {done.reason}")
     until = time.monotonic() + STOP_DEADLINE_S
-    identity = {pid: keeper.started(pid) for pid in pids}
-    while any(identity[pid] and keeper.started(pid) == identity[pid] and not keeper.is_zombie(pid) for pid in pids):
+    identity = {pid: lifetimes.started(pid) for pid in pids}
+    while any(
+        identity[pid] and lifetimes.started(pid) == identity[pid] and not lifetimes.is_zombie(pid) for pid in pids
+    ):
         if time.monotonic() > until:
             raise SettingError(f"the stop command has run, but the server still does after {STOP_DEADLINE_S:g} s")
         time.sleep(0.05)
@@ -350,7 +352,7 @@ def start_server(how: Dict[str, Any]) -> str:
     """
     if listens(how["port"]):
         return "the production server runs"
-    keeper.prctl(keeper.PR_SET_CHILD_SUBREAPER, 0)  # it is nobody's to reap but the machine's
+    lifetimes.prctl(lifetimes.PR_SET_CHILD_SUBREAPER, 0)  # it is nobody's to reap but the machine's
     try:
         subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _DETACH, how["cwd"], *shlex.split(how["command"])],

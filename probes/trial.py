@@ -20,7 +20,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from probes import care, keeper, measure, objects, output, proof, surroundings
+from probes import care, keeper, lifetimes, measure, objects, output, proof, surroundings
 from probes import settings as host_settings
 from probes.reading import Json, read_text, run_module
 from probes.secrets import Keeper as Secrets
@@ -81,7 +81,7 @@ class Trials:
         self._settings = settings or Settings()
         self._nvml = nvml
         self._shared = os.path.join(keeper.temporary_folder(), f"{_scratch_name()}-caches")
-        keeper.prctl(keeper.PR_SET_CHILD_SUBREAPER, 1)
+        lifetimes.prctl(lifetimes.PR_SET_CHILD_SUBREAPER, 1)
 
     def cancel(self) -> None:
         """Cut the trial in work off, and refuse further ones."""
@@ -91,7 +91,7 @@ class Trials:
 
     def close(self) -> None:
         """End whatever a killed keeper has left to us, and put back what was changed."""
-        keeper.end(keeper.descendants(os.getpid()), 0.0)
+        lifetimes.end(lifetimes.descendants(os.getpid()), 0.0)
         self._objects.close()
         keeper.remove_tree(self._shared)
         self._settings.put_back(server=True)
@@ -262,7 +262,7 @@ class Trials:
             proved = self._prove(plan, started)
             emit("stage", {"stage": "measuring"})
             at = time.monotonic()
-            watched = Watch({*keeper.descendants(os.getpid()), *self._live()}, self._nvml, int(started["pid"]))
+            watched = Watch({*lifetimes.descendants(os.getpid()), *self._live()}, self._nvml, int(started["pid"]))
             try:
                 if "run" in plan:
                     figures = self._run_out(server, plan["run"])
@@ -279,7 +279,7 @@ class Trials:
         finally:
             emit("stage", {"stage": "ending"})
             at = time.monotonic()
-            used = keeper.descendants(os.getpid())
+            used = lifetimes.descendants(os.getpid())
             stubborn = server.end()
             lingering = care.still_on_gpus(used, self._nvml, GPU_PATIENCE_S)
             self._server = None
@@ -300,7 +300,7 @@ class Trials:
 
     def _live(self) -> List[int]:
         """The live server's processes, which may hold a GPU beside a trial."""
-        return [] if self._live_pid is None else [self._live_pid, *keeper.descendants(self._live_pid)]
+        return [] if self._live_pid is None else [self._live_pid, *lifetimes.descendants(self._live_pid)]
 
     def _known(self, value: str) -> str:
         """A value with its secrets put back."""
@@ -342,7 +342,7 @@ class Trials:
         until = time.monotonic() + PROOF_PATIENCE_S if "run" in plan else 0.0
         while True:
             proved = proof.check(plan.get("prove", []), pid, started["moved"], self._settings)
-            if all(check["ok"] for check in proved) or keeper.is_zombie(pid) or time.monotonic() > until:
+            if all(check["ok"] for check in proved) or lifetimes.is_zombie(pid) or time.monotonic() > until:
                 return proved
             time.sleep(0.02)
 
@@ -370,7 +370,7 @@ def _how(code: int) -> str:
 
 
 def _scratch_name() -> str:
-    return f"{keeper.SCRATCH_PREFIX}{os.getpid()}-{keeper.started(os.getpid())}"
+    return f"{keeper.SCRATCH_PREFIX}{os.getpid()}-{lifetimes.started(os.getpid())}"
 
 
 class _Kept:
@@ -463,7 +463,7 @@ class _Kept:
             self._process.kill()
             self._process.wait()
         _pipe(self._process.stdout).close()
-        return self._stubborn + keeper.end(keeper.descendants(os.getpid()), 0.0)
+        return self._stubborn + lifetimes.end(lifetimes.descendants(os.getpid()), 0.0)
 
 
 def _pipe(pipe: Any) -> Any:  # noqa: ANN401 - Popen's pipes are Optional in the type only

@@ -6,14 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from pydantic import BaseModel
 
 from snapshots import Key, Leaf, Section, Snapshot, Unread
-
-if TYPE_CHECKING:
-    from fingerprint.findings import Finding
 
 Verdict: TypeAlias = Literal["changed", "only in old", "only in new", "not comparable"]
 
@@ -143,13 +140,6 @@ class Comparison:
     def new_id(self) -> str:
         """Identity of the new snapshot."""
         return self.new.id
-
-    @cached_property
-    def arrived(self) -> tuple[tuple[Finding, bool], ...]:
-        """Known faults that the new side has and the old one has not (`fingerprint.findings.arrived`)."""
-        from fingerprint.findings import arrived
-
-        return tuple(arrived(self.old, self.new))
 
     @property
     def equal(self) -> bool:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, Field, JsonValue
 
 from fingerprint.diff import SECRET, Comparison, Difference, Line, Reason
+from fingerprint.findings import arrived
 from fingerprint.report.words import clean, count
 from snapshots import Leaf, Unread
 
@@ -261,8 +262,8 @@ def _appendix(comparison: Comparison, between: Between | None, *, opened: bool) 
         yield _commits_heading(between), _commit_lines(between, None if opened else COMMITS_SHOWN)
     elif any(one.key[0] == "trees" and one.key[-1] == "commit" for one in comparison.differences):
         yield "Commits between", ["not listed: that needs a clone of the tree (--repo CLONE)"]
-    if comparison.arrived:
-        lines = [_finding_words(one, before=before) for one, before in comparison.arrived]
+    if new_faults := arrived(comparison.old, comparison.new):
+        lines = [_finding_words(one, before=before) for one, before in new_faults]
         yield "Known faults that the new side has and the old one has not", lines
     if comparison.not_comparable:
         yield "Cannot be compared", [blind_words(item) for item in comparison.not_comparable]
@@ -461,7 +462,7 @@ def document(comparison: Comparison, between: Between | None = None) -> Comparis
             ArrivedDocument(
                 code=one.code, text=one.text, key=one.key, advice=one.advice, source=one.source, read_before=before
             )
-            for one, before in comparison.arrived
+            for one, before in arrived(comparison.old, comparison.new)
         ],
         commits=None if between is None else [_commit(one) for one in between.commits],
     )
