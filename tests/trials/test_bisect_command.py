@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from incident_host import Incident, changed_host, seed_of
-from trials_host import digest_of, processes_of, scratch_directories
+from trials_host import contents_of, processes_of, scratch_directories
 
 from fingerprint.bisect.journal import Journal
 
@@ -45,7 +45,7 @@ def run(words: list[str]) -> subprocess.CompletedProcess[str]:
 
 def test_the_culprit_is_named_and_the_host_is_as_before(slow: Incident, tmp_path: Path) -> None:
     case = tmp_path / "case"
-    before = digest_of(slow.world.root / "serving")
+    before = contents_of(slow.world.root / "serving")
     processes = processes_of(str(slow.world.root))
     done = run(bisect_words(slow, case))
     assert done.returncode == 1, done.stderr
@@ -57,7 +57,7 @@ def test_the_culprit_is_named_and_the_host_is_as_before(slow: Incident, tmp_path
     assert "TCCL_TRANSPORT" in done.stdout
     assert all((case / name).is_file() for name in ("old.json", "new.json", "report.md", "report.html"))
     assert len(Journal(case / "journal.jsonl").trials()) == verdict["launches"]
-    assert digest_of(slow.world.root / "serving") == before
+    assert contents_of(slow.world.root / "serving") == before
     assert processes_of(str(slow.world.root)) == processes
     assert scratch_directories() == set()
     again = run(bisect_words(slow, case))

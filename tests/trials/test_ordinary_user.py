@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from incident_host import BRIEF, KEY, Incident
 from ssh_daemon import SSHD, key, running
-from trials_host import digest_of, processes_of, scratch_directories
+from trials_host import contents_of, processes_of, scratch_directories
 
 import snapshots
 from fingerprint.bisect.run import evidence_beside, send_objects
@@ -130,7 +130,7 @@ def test_every_factor_is_switched_both_ways_without_root(
     user_host: UserHost, program: HostProgram, isolation: str
 ) -> None:
     root = user_host.folder / "host"
-    before = [digest_of(root / name) for name in ("serving", "site", "venv")]
+    before = [contents_of(root / name) for name in ("serving", "site", "venv")]
     running_now = processes_of(str(root))
     found = user_host.found()
     assert found.fixed == []
@@ -142,7 +142,7 @@ def test_every_factor_is_switched_both_ways_without_root(
         assert answer["isolation"].startswith(isolation) or "Operation not permitted" in answer["isolation"]
         assert answer["figures"]["verify_ms"] > 0
         assert answer["missing"] == []
-    assert [digest_of(root / name) for name in ("serving", "site", "venv")] == before
+    assert [contents_of(root / name) for name in ("serving", "site", "venv")] == before
     assert processes_of(str(root)) == running_now
     assert scratch_directories() == set()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from git_trees import commit, git, new_tree
-from trials_host import digest_of, scratch_directories
+from trials_host import contents_of, scratch_directories
 
 from fingerprint.factors import Evidence, Factor, LaunchPlan
 from fingerprint.factors.tree import find, in_place_of, moved_roots
@@ -88,14 +88,14 @@ def test_a_submodule_is_a_tree_of_its_own_and_what_git_ignores_stays(
     (tree / "main").write_text("2\n")
     (tree / "extra").write_text("5\n")
     new = captured(tree)
-    before = digest_of(tmp_path)
+    before = contents_of(tmp_path)
     made = factors(old, new)
     assert set(made) == {"tree:kernels/commit", "tree:tree/main", "tree:tree/extra"}
     files = ("kernels/speed", "main", "built")
     assert tried(trials, tree, made, set(made), isolation, *files, "extra") == [20, 2, 77, 5]
     assert tried(trials, tree, made, {"tree:tree/main"}, isolation, *files) == [10, 2, 77]
     assert tried(trials, tree, made, {"tree:kernels/commit"}, isolation, *files) == [20, 1, 77]
-    assert digest_of(tmp_path) == before
+    assert contents_of(tmp_path) == before
     assert scratch_directories() == set()
 
 
@@ -109,11 +109,11 @@ def test_a_linked_work_tree_is_switched_and_its_repository_not_written(
     old = captured(tree)
     commit(tree, {"main": "2\n"}, "slower")
     new = captured(tree)
-    before = digest_of(tmp_path)
+    before = contents_of(tmp_path)
     made = factors(old, new)
     assert tried(trials, tree, made, set(), isolation, "main") == [1]
     assert tried(trials, tree, made, set(made), isolation, "main") == [2]
-    assert digest_of(tmp_path) == before
+    assert contents_of(tmp_path) == before
 
 
 @ISOLATIONS

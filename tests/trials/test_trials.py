@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from incident_host import BRIEF, Incident
-from trials_host import digest_of, processes_of, scratch_directories
+from trials_host import contents_of, processes_of, scratch_directories
 
 from fingerprint.errors import HostProgramError
 from fingerprint.factors import LaunchPlan
@@ -27,8 +27,8 @@ def unproven(answer: dict[str, Any]) -> list[dict[str, Any]]:
     return [check for check in answer["proof"] if not check["ok"]]
 
 
-def live_folders(incident: Incident) -> list[str]:
-    return [digest_of(incident.world.root / name) for name in ("serving", "venv", "site")]
+def live_folders(incident: Incident) -> list[dict[str, tuple[object, ...]]]:
+    return [contents_of(incident.world.root / name) for name in ("serving", "venv", "site")]
 
 
 @pytest.mark.parametrize("isolation", ["overlay", "copies"])

@@ -32,14 +32,14 @@ def processes_of(needle: str) -> set[int]:
     return found
 
 
-def digest_of(folder: Path) -> str:
-    """Names, contents and modification times of everything below a folder, caches of byte code apart."""
-    digest = hashlib.sha256()
+def contents_of(folder: Path) -> dict[str, tuple[object, ...]]:
+    """Modes, contents and modification times of everything below a folder, caches of byte code apart."""
+    found: dict[str, tuple[object, ...]] = {}
     for path in sorted(folder.rglob("*")):
         if "__pycache__" in path.parts:
             continue
         status = path.lstat()
-        digest.update(f"{path.relative_to(folder)} {status.st_mode}\n".encode())
-        if path.is_file() and not path.is_symlink():
-            digest.update(f"{status.st_mtime_ns}\n".encode() + path.read_bytes())
-    return digest.hexdigest()
+        whole = path.is_file() and not path.is_symlink()
+        digest = hashlib.sha256(path.read_bytes()).hexdigest() if whole else None
+        found[str(path.relative_to(folder))] = (status.st_mode, status.st_mtime_ns if whole else None, digest)
+    return found
