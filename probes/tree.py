@@ -41,6 +41,7 @@ _SETTINGS = {
     "core.pager": "cat",
     "core.attributesFile": "/dev/null",
     "core.excludesFile": "/dev/null",
+    "diff.autoRefreshIndex": "false",  # or `git diff` writes the index, whatever is said about locks
     "diff.external": "",
     "diff.noprefix": "false",
     "diff.mnemonicPrefix": "false",

@@ -253,6 +253,17 @@ def test_a_busy_repository_is_read_and_nothing_in_it_is_written(root: Path) -> N
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a tree to another user")
+def test_files_touched_without_a_change_are_no_difference_and_the_index_is_not_refreshed(root: Path) -> None:
+    (root / "python/sglang/a.py").write_text("changed\n")
+    for name in ("python/sglang/b.py", "gone.py"):  # the same contents, at another time and with another link
+        os.utime(root / name, (1, 1))
+        os.link(root / name, root.with_name(f"linked-{Path(name).name}"))
+    index = root / ".git" / "index"
+    before = index.read_bytes(), index.stat().st_mtime_ns, index.stat().st_ino
+    assert set(read(root)["files"]) == {"python/sglang/a.py"}
+    assert (index.read_bytes(), index.stat().st_mtime_ns, index.stat().st_ino) == before
+
+
 def test_another_user_s_tree_is_read_as_that_user(root: Path) -> None:
     for place, directories, names in os.walk(root.parent):
         for name in [*directories, *names]:

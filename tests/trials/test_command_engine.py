@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from incident_host import read
-from trials_host import scratch_directories
+from trials_host import named, scratch_directories
 
 from fingerprint.bisect.journal import Journal
 
@@ -76,9 +76,9 @@ def training(tree: Path, **variables: str) -> Iterator[int]:
         process.communicate()
 
 
-def bisect(tmp_path: Path, *more: object) -> subprocess.CompletedProcess[str]:
-    words = ["bisect", tmp_path / "old.json", tmp_path / "new.json", "--case", tmp_path / "case", "--engine", "command",
-             *more]  # fmt: skip
+def bisect(tmp_path: Path, *more: object, case: Path | None = None) -> subprocess.CompletedProcess[str]:
+    words = ["bisect", tmp_path / "old.json", tmp_path / "new.json", "--case", case or tmp_path / "case",
+             "--engine", "command", *more]  # fmt: skip
     return subprocess.run(
         [sys.executable, "-m", "fingerprint", *map(str, words)], capture_output=True, text=True, timeout=300
     )
@@ -92,21 +92,19 @@ def test_the_slower_step_of_a_program_is_named(tree: Path, tmp_path: Path) -> No
     with training(tree, TRAIN_MODE="b", OMP_NUM_THREADS="2", TRAIN_LOG="1") as pid:
         read(tmp_path / "new.json", 0, pid=pid, verify=False)
         command = f"{sys.executable} train.py"
-        done = bisect(tmp_path, "--command", command, "--metric", METRIC, "--skip", 5, "--quiet")
-        assert done.returncode == 1, done.stderr
+        how = ("--command", command, "--metric", METRIC, "--skip", 5, "--quiet")
+        case = named(lambda case: bisect(tmp_path, *how, case=case), tmp_path, KERNEL_FACTOR)
         refused = bisect(tmp_path, "--command", command, "--metric", "step")
-    verdict = json.loads((tmp_path / "case" / "verdict.json").read_text())
-    assert verdict["kind"] == "attributed", verdict["sentence"]
-    assert [culprit["factors"] for culprit in verdict["culprits"]] == [[KERNEL_FACTOR]]
+    verdict = json.loads((case / "verdict.json").read_text())
     assert verdict["metric"] == "time_ms"
     assert verdict["source"] == "the command's output"
     assert verdict["host_differences"] == []
     assert any("without the first 5" in line for line in verdict["conditions"])
-    launches = Journal(tmp_path / "case" / "journal.jsonl").trials()
+    launches = Journal(case / "journal.jsonl").trials()
     assert {line.status for line in launches} == {"measured"}
     assert all(len(line.figures["samples"]) == 195 for line in launches)
     assert {check["factor"] for line in launches for check in line.proof} >= {KERNEL_FACTOR, "variable:TRAIN_MODE"}
-    assert "train.py" in (tmp_path / "case" / "report.md").read_text()
+    assert "train.py" in (case / "report.md").read_text()
     assert scratch_directories() == set()
     assert refused.returncode == 2
     assert "has 0 groups" in refused.stderr
