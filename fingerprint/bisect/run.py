@@ -259,7 +259,8 @@ def _read_host(host: HostProgram, new: Snapshot, options: Options) -> tuple[Snap
         "verify": verified,  # contents are compared only where both sides read them
     }
     now = capture(host, {**ask, "pid": pid})
-    if now.server.status == "failed" and options.pid is None:  # it was started again since
+    started_again = options.pid is None and new.server.engine is not None  # any other program is known by its pid alone
+    if now.server.status == "failed" and started_again:
         now = capture(host, {**ask, "pid": None})
     launcher = now.server.processes.get("launcher")
     return now, {**ask, "pid": launcher.pid if launcher is not None else None}
