@@ -10,13 +10,9 @@ import gc
 import signal
 import sys
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from fingerprint.commands import app
 from fingerprint.errors import FingerprintError
-
-if TYPE_CHECKING:
-    pass
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> None:

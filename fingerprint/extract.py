@@ -120,7 +120,7 @@ def wheel(installed: Mapping[str, bytes]) -> Extracted:
             members[f"{stem}.data/scripts/{parts[-1]}"] = data
         else:
             members[path] = data
-    members[f"{info}/RECORD"] = _record(members, f"{info}/RECORD")
+    members[f"{info}/RECORD"] = record_of(members, info)
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, data in sorted(members.items()):
@@ -128,13 +128,14 @@ def wheel(installed: Mapping[str, bytes]) -> Extracted:
     return Extracted(f"{stem}-{_tag(members[f'{info}/WHEEL'])}.whl", stream.getvalue())
 
 
-def _record(members: Mapping[str, bytes], itself: str) -> bytes:
+def record_of(members: Mapping[str, bytes], dist_info: str) -> bytes:
+    """RECORD as the wheel format defines it: path, URL-safe SHA-256 without padding, size."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     for path, data in sorted(members.items()):
         digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
         rows.writerow([path, f"sha256={digest}", len(data)])
-    rows.writerow([itself, "", ""])
+    rows.writerow([f"{dist_info}/RECORD", "", ""])
     return text.getvalue().encode()
 
 

@@ -26,7 +26,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Format = Annotated[str, typer.Option("--format", help="text, json or markdown.")]
 SNAPSHOT = "A snapshot file, or @last, @TAG, @2026-11-03 of the history."
 Pid = Annotated[int | None, typer.Option(help="Process id of the launcher, where the host runs several servers.")]
 Port = Annotated[int | None, typer.Option(help="Port of the server, where the host runs several.")]

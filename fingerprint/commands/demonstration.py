@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from fingerprint.commands.base import (
     app,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 @app.command()

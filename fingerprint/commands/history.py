@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,9 +15,6 @@ from fingerprint.commands.base import (
     say,
 )
 from fingerprint.errors import UsageError
-
-if TYPE_CHECKING:
-    pass
 
 
 @app.command()

@@ -6,17 +6,14 @@ it happens when somebody rebuilds a package and does not raise the version.
 
 from __future__ import annotations
 
-import base64
 import csv
-import hashlib
 import io
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from fingerprint.extract import record_of
 
 _EPOCH = (2026, 1, 5, 9, 0, 0)  # the same bytes for the same contents
 
@@ -54,7 +51,7 @@ class Wheel:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.name.replace('-', '_')}-{self.version}-py3-none-any.whl"
         contents = self.contents()
-        contents[f"{self.dist_info}/RECORD"] = _record(contents, self.dist_info)
+        contents[f"{self.dist_info}/RECORD"] = record_of(contents, self.dist_info)
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, data in contents.items():
                 archive.writestr(zipfile.ZipInfo(name, _EPOCH), data)
@@ -69,7 +66,7 @@ def install(wheel: Path, site_packages: Path) -> None:
     uninstall(dist_info.split("-")[0], site_packages)
     del contents[f"{dist_info}/RECORD"]
     contents |= {f"{dist_info}/INSTALLER": b"tinyserve\n", f"{dist_info}/REQUESTED": b""}
-    contents[f"{dist_info}/RECORD"] = _record(contents, dist_info)
+    contents[f"{dist_info}/RECORD"] = record_of(contents, dist_info)
     for name, data in contents.items():
         path = site_packages / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -87,14 +84,3 @@ def uninstall(name: str, site_packages: Path) -> None:
             for folder in (path.parent / "__pycache__", path.parent):
                 if folder.is_dir() and not any(folder.iterdir()):
                     folder.rmdir()
-
-
-def _record(contents: Mapping[str, bytes], dist_info: str) -> bytes:
-    """RECORD as the wheel format defines it: path, URL-safe SHA-256 without padding, size."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    for name, data in contents.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-        writer.writerow((name, f"sha256={digest}", len(data)))
-    writer.writerow((f"{dist_info}/RECORD", "", ""))
-    return out.getvalue().encode()
