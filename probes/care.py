@@ -147,13 +147,15 @@ def _gpus(ask: Json, live: List[int], nvml: Optional[str]) -> List[str]:
     numbered = {str(pid): pid for pid in live}
     section = attempt(lambda: gpu.read({"ask": {"nvml": nvml}, "serving": {"processes": numbered}}))
     words: List[str] = []
-    for bus, one in {} if is_unread(section) else sorted((section.get("gpus") or {}).items()):
+    gpus = {} if is_unread(section) else section.get("gpus") or {}
+    theirs = gpu.used_by(gpus, set(live))
+    for bus, one in sorted(gpus.items()):
         used = [] if is_unread(one) else one.get("processes") or []
         if is_unread(used) or not used:
             continue
         foreign = [process for process in used if process["pid"] not in live]
         ours = [process for process in used if process["pid"] in live]
-        if foreign and (ours or not live or not _any_ours(section, live)):
+        if foreign and bus in theirs:
             names = ", ".join(f"{process['pid']} {process.get('name', '')}".strip() for process in foreign[:3])
             words.append(f"GPU {bus} is used by others: process {names}")
         held = sum(process.get("memory_bytes") or 0 for process in ours)
@@ -183,17 +185,6 @@ def still_on_gpus(pids: List[int], nvml: Optional[str], patience_s: float) -> Li
         if not words or time.monotonic() > until:
             return words
         time.sleep(0.2)
-
-
-def _any_ours(section: Json, live: List[int]) -> bool:
-    """Whether NVML names processes of the live server at all: from inside a container it names others' ids."""
-    gpus = [one for one in (section.get("gpus") or {}).values() if not is_unread(one)]
-    return any(
-        process["pid"] in live
-        for one in gpus
-        if not is_unread(one.get("processes"))
-        for process in one.get("processes") or []
-    )
 
 
 def _size(count: int) -> str:

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import sys
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from probes.amd import collect as amd_gpus
 from probes.reading import Json, attempt, is_unread, names_in, read_text, run, run_module, unread
@@ -60,16 +60,27 @@ def read(context: Dict[str, Any]) -> Json:
     if is_unread(told):
         return {**section, "status": "failed", "reason": told["unread"], "gpus": _only_in_sysfs({}, told["unread"])}
     ours = set(((context.get("serving") or {}).get("processes") or {}).values())
-    for gpu in told["gpus"].values():
+    theirs = used_by(told["gpus"], ours)
+    for bus, gpu in told["gpus"].items():
         if not is_unread(gpu) and not is_unread(gpu["processes"]):
-            gpu["processes"] = [_described(process, ours) for process in gpu["processes"]]
+            gpu["processes"] = [_described(process, ours if bus in theirs else set()) for process in gpu["processes"]]
     if not named:
         told["gpus"].update(_only_in_sysfs(told["gpus"], "NVML does not list it"))
     return {**section, **told}
 
 
-def _described(process: Dict[str, Json], ours: set[int]) -> Dict[str, Json]:
-    """A process on a GPU, with whether it belongs to the captured server."""
+def used_by(gpus: Dict[str, Json], pids: Set[int]) -> Set[str]:
+    """The GPUs, by bus id, that processes use: all where NVML names none of them, as from inside a container."""
+
+    def of(one: Json) -> Set[int]:
+        used = None if is_unread(one) else one.get("processes")
+        return set() if is_unread(used) else {process["pid"] for process in used or []}
+
+    return {bus for bus, one in gpus.items() if of(one) & pids} or set(gpus)
+
+
+def _described(process: Dict[str, Json], ours: Set[int]) -> Dict[str, Json]:
+    """A process on a GPU, with whether it is a stranger to the captured server there."""
     try:
         name = read_text(f"/proc/{process['pid']}/comm").strip()
     except OSError:

@@ -48,9 +48,9 @@ class Watch:
         """What was seen.
 
         Returns:
-            `steal_share` and `idle_share` of all processor time; `gpus`, by bus id: `sm_mhz`, `memory_mhz`, `power_w`,
-            `event_reasons` and the `foreign` processes; `throttled_s`, the time for which the tightest quota over the
-            server held it up; `disturbances`, in words.
+            `steal_share` and `idle_share` of all processor time; `gpus`, those of ours by bus id: `sm_mhz`,
+            `memory_mhz`, `power_w`, `event_reasons` and the `foreign` processes; `throttled_s`, the time for which the
+            tightest quota over the server held it up; `disturbances`, in words.
         """
         if self._timer is not None:
             self._timer.cancel()
@@ -59,8 +59,10 @@ class Watch:
         seen = _shares(self._before, _processor_times())
         words = []
         gpus: Dict[str, Json] = {}
-        for bus, one in (self._gpus or {}).items() if not is_unread(self._gpus) else ():
-            if is_unread(one) or "clocks_now_mhz" not in one:
+        looked_at = {} if is_unread(self._gpus) else self._gpus or {}
+        theirs = gpu.used_by(looked_at, self._ours)
+        for bus, one in looked_at.items():
+            if bus not in theirs or is_unread(one) or "clocks_now_mhz" not in one:
                 continue
             reasons = one.get("event_reasons") or []
             used = one.get("processes") or []

@@ -1,6 +1,6 @@
 /* A fake of NVIDIA's management library for the tests. It answers as one host with two H200 did; FAKE_NVML says how it
  * fails: "mismatch" (library and driver differ), "lost" (the second GPU is gone), "hang" (a driver that never returns),
- * "crash", "foreign" (a process of somebody else), "old" (a driver without the newer functions), "refuses" (nothing can
+ * "crash", "foreign" (a process of somebody else), "neighbour" (one on another GPU only), "old" (a driver without the newer functions), "refuses" (nothing can
  * be set). What is set is kept in the folder FAKE_NVML_STATE, a file for each value, as a driver keeps it.
  */
 #include <stdint.h>
@@ -183,10 +183,9 @@ int nvmlDeviceGetNvLinkErrorCounter(device *d, u link, u counter, unsigned long 
 typedef struct { u pid; unsigned long long used; u instance, compute; } process;
 int nvmlDeviceGetComputeRunningProcesses_v3(device *d, u *count, process *out) {
     u room = *count;
-    (void)d;
-    *count = mode("foreign");
+    *count = mode("foreign") || mode("neighbour");
     if (*count > room) return TOO_SMALL;
-    if (*count) out[0] = (process){(u)getppid(), 1 << 30, 0, 0};
+    if (*count) out[0] = (process){(u)getppid() + (mode("neighbour") ? d->index : 0), 1 << 30, 0, 0};
     return OK;
 }
 FAILS(nvmlDeviceGetGraphicsRunningProcesses_v3, UNSUPPORTED)

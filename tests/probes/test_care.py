@@ -70,6 +70,11 @@ def test_gpus_that_others_use_are_refused(fake: str, monkeypatch: pytest.MonkeyP
     assert care.objections({}, [], fake) == []
 
 
+def test_gpus_beside_those_of_the_live_server_may_be_used_by_others(fake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_NVML", "neighbour")
+    assert not any("used by others" in words for words in care.objections({}, [os.getpid()], fake))
+
+
 def test_gpu_memory_of_ended_processes_is_waited_for(fake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_NVML", "foreign")
     us = os.getpid()  # the process that the fake tells of is the one that asks

@@ -115,6 +115,15 @@ def test_processes_of_others_are_foreign(read: Callable[..., Gpus]) -> None:
     assert own.foreign is False
 
 
+def test_a_process_on_a_gpu_that_the_server_does_not_use_is_no_stranger_to_it(read: Callable[..., Gpus]) -> None:
+    section = read("neighbour", processes={"rank 0": os.getpid()})
+    for address, pid in {"0000:00:06.0": os.getpid(), "0000:00:07.0": os.getpid() + 1}.items():
+        one = section.gpus[address]
+        assert isinstance(one, Gpu)
+        assert isinstance(one.processes, list)
+        assert [(process.pid, process.foreign) for process in one.processes] == [(pid, False)]
+
+
 def smi(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """A fake nvidia-smi on the PATH."""
     path = folder / "nvidia-smi"

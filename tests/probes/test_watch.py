@@ -51,6 +51,15 @@ def test_processes_that_are_not_ours_are_a_disturbance(fake: str, monkeypatch: p
     assert any("is not ours" in words for words in disturbances)
 
 
+def test_a_gpu_that_ours_do_not_use_is_not_watched(fake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "AFTER_S", 0.0)
+    monkeypatch.setenv("FAKE_NVML", "neighbour")
+    answer = seen({os.getpid()}, fake, 0.5)
+    assert isinstance(answer["gpus"], dict)
+    assert set(answer["gpus"]) == {"0000:00:06.0"}
+    assert "not ours" not in str(answer["disturbances"])
+
+
 def test_a_driver_that_hangs_does_not_hold_the_measurement_up(fake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "AFTER_S", 0.0)
     monkeypatch.setattr(gpu, "DEADLINE_S", 0.5)
