@@ -8,11 +8,10 @@ taken in turns so that a noisy machine disturbs all of them alike.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import resource
-import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -21,13 +20,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fingerprint.capture import capture, capture_many
+from benchmarks import several_hosts
+from fingerprint.capture import capture
 from fingerprint.host import HostProgram, payload
 from fingerprint.targets import parse_target
-from fingerprint.targets.ssh import Address, SshTarget
-from snapshots import Snapshot, load, save
-
-MANY = 32
+from snapshots import load, save
 
 
 def once(target: str, ask: dict[str, Any], config: Path | None, out: Path) -> None:
@@ -48,51 +45,6 @@ def _peak_mib(pid: int) -> float | None:
     except OSError:
         return None
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), None)
-
-
-def many(config: Path, port: int, ask: dict[str, Any]) -> None:
-    """Several hosts at once: the same daemon that many times."""
-    targets = [SshTarget(Address(None, "127.0.0.1", port), config=config) for _ in range(MANY)]
-    outcomes = capture_many(targets, ask)
-    failed = [outcome for outcome in outcomes if not isinstance(outcome, Snapshot)]
-    if failed:
-        sys.exit(f"{len(failed)} of {MANY} captures failed: {failed[0]}")
-
-
-class Sshd:
-    """A daemon on loopback for the length of the run."""
-
-    def __init__(self, place: Path) -> None:
-        program = shutil.which("sshd", path="/usr/sbin:/usr/bin")
-        if program is None:
-            raise FileNotFoundError("sshd")
-        for name in ("host", "own"):
-            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", place / name], check=True)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
-        (place / "sshd").write_text(
-            f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {place}/host\nPidFile none\nUsePAM no\n"
-            f"StrictModes no\nPermitRootLogin yes\nAuthorizedKeysFile {place}/own.pub\nMaxStartups 200\n"
-        )
-        kind, key = (place / "host.pub").read_text().split()[:2]
-        (place / "known").write_text(f"[127.0.0.1]:{self.port} {kind} {key}\n")
-        self.config = place / "config"
-        self.config.write_text(f"IdentityFile {place}/own\nUserKnownHostsFile {place}/known\nIdentitiesOnly yes\n")
-        if os.geteuid() == 0:
-            Path("/run/sshd").mkdir(exist_ok=True)
-        self._process = subprocess.Popen([program, "-D", "-E", place / "log", "-f", place / "sshd"])
-        for _ in range(500):
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-                return
-            except OSError:  # noqa: PERF203 - it is about to listen
-                time.sleep(0.01)
-
-    def stop(self) -> None:
-        """End the daemon."""
-        self._process.kill()
-        self._process.wait()
 
 
 def timed(argv: list[str]) -> tuple[float, float, str]:
@@ -119,20 +71,27 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable, help="an environment with torch and sglang")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--once", nargs=4, metavar=("TARGET", "ASK", "CONFIG", "OUT"), help=argparse.SUPPRESS)
-    parser.add_argument("--many", nargs=3, metavar=("CONFIG", "PORT", "ASK"), help=argparse.SUPPRESS)
+    parser.add_argument("--targets-only", action="store_true", help="only several hosts at once; needs sshd ($SSHD)")
     arguments = parser.parse_args()
     if arguments.once:
         target, ask, config, out = arguments.once
         once(target, json.loads(ask), Path(config) if config else None, Path(out))
-    elif arguments.many:
-        config, port, ask = arguments.many
-        many(Path(config), int(port), json.loads(ask))
-    else:
-        with tempfile.TemporaryDirectory() as place:
-            table(arguments.python, arguments.repeat, Path(place))
+        return
+    python, repeat = arguments.python, arguments.repeat
+    with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
+        daemon: several_hosts.Sshd | None = None
+        try:
+            daemon = several_hosts.Sshd(Path(place))
+            stack.callback(daemon.stop)
+        except FileNotFoundError as error:
+            print(f"no {error} here: the rows over SSH are left out; SSHD=/path/to/sshd names one", file=sys.stderr)
+        if not arguments.targets_only:
+            table(python, repeat, Path(place), daemon)
+        if daemon is not None:
+            several_hosts.table(daemon, ["--no-verify", "--python", python, "--pid", str(os.getpid())], repeat)
 
 
-def table(python: str, repeat: int, place: Path) -> None:
+def table(python: str, repeat: int, place: Path, daemon: several_hosts.Sshd | None) -> None:
     """Measure all rows in turns, and print them."""
     me = [sys.executable, "-m", "benchmarks.bench_capture"]
     plain = {"python": python, "pid": os.getpid()}
@@ -156,20 +115,10 @@ def table(python: str, repeat: int, place: Path) -> None:
     rows["capture, local, verified with the last snapshot known"] = local(
         "again", verify=True, previous=str(place / "verified.json")
     )
-    daemon: Sshd | None = None
-    try:
-        daemon = Sshd(place)
-    except FileNotFoundError as error:
-        print(f"no {error} here: the rows over SSH are left out", file=sys.stderr)
     if daemon is not None:
-        address, config = f"127.0.0.1:{daemon.port}", str(daemon.config)
-        rows["capture, ssh on loopback"] = [*me, "--once", address, json.dumps(plain), config, str(place / "ssh.json")]
-        rows[f"capture, ssh, {MANY} hosts at once"] = [*me, "--many", config, str(daemon.port), json.dumps(plain)]
-    try:
-        report(rows, repeat)
-    finally:
-        if daemon is not None:
-            daemon.stop()
+        config = str(daemon.config)
+        rows["capture, ssh on loopback"] = [*me, "--once", "h01", json.dumps(plain), config, str(place / "ssh.json")]
+    report(rows, repeat)
 
 
 def report(rows: dict[str, list[str]], repeat: int) -> None:
@@ -189,8 +138,7 @@ def report(rows: dict[str, list[str]], repeat: int) -> None:
         peak = f"{max(told):.0f}" if told and None not in told else ""
         print(f"{name:56}{middle:9.2f}{spread:>15}{middle / base:9.1f}{used:>8}{peak:>10}")
     print("\nCPU s: of the command and its children; over ssh the host's own work is not among them.")
-    print("The hosts at once are one machine here, so their work adds up on its processors.")
-    print(f"What travels to a host: {len(payload()) / 1000:.0f} kB. {os.cpu_count()} processors.")
+    print(f"What travels to a host: {len(payload()) / 1000:.0f} kB. {os.cpu_count()} processors.\n")
 
 
 if __name__ == "__main__":
