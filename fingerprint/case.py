@@ -52,6 +52,8 @@ class Outcome(Verdict):
     """Differences that no launch can switch: suspects that stay."""
     conditions: list[str] = []
     """What every launch had, whatever its factors, and how it was measured."""
+    compared: str = ""
+    """Why launches are not compared by the engine's best figure; empty: they are."""
     unseen: list[str] = []
     """What neither snapshot could see."""
     opened: list[Opened] = []

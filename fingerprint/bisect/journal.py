@@ -9,10 +9,11 @@ import os
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from fingerprint.engines import figure_of
 from fingerprint.errors import CaseError
 
 Status = Literal["measured", "disturbed", "void", "unlaunchable", "failed"]
@@ -57,13 +58,30 @@ class CaseLine(_Line):
     budget: int | None = None
     expected_launches: float | None = None
     metric: str = "verify_ms"
-    """The figure that launches are expected to be compared by."""
+    """The figure that launches are compared by."""
+    compared: str = ""
+    """Why that is not the engine's best one; empty: it is, or none was measured yet."""
     accept_length: float | None = None
     """Of every launch, where it was fixed: what came out is nonsense then, and no speed is known."""
     conditions: list[str] = []
     """What every launch had, whatever its factors, and how it was measured, in words."""
     asked: list[str] = []
     """The words of the command that asked for this way of measuring."""
+
+
+class FigureLine(_Line):
+    """All launches, those before this line too, are compared by this figure: the best one that both ends have."""
+
+    event: Literal["figure"] = "figure"
+    at: datetime
+    metric: str
+    source: str
+    reason: str
+    """What the better ones lack, in words."""
+    then_old_ms: float | None = None
+    """The figures of the past in this metric, where they are known."""
+    then_new_ms: float | None = None
+    expected_launches: float | None = None
 
 
 class OpenLine(_Line):
@@ -117,9 +135,8 @@ class EndLine(_Line):
     host_differences: list[str] = []
 
 
-_LINES: TypeAdapter[CaseLine | OpenLine | TrialLine | EndLine] = TypeAdapter(
-    Annotated[CaseLine | OpenLine | TrialLine | EndLine, Field(discriminator="event")]
-)
+Line: TypeAlias = CaseLine | FigureLine | OpenLine | TrialLine | EndLine
+_LINES: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="event")])
 
 
 class Journal:
@@ -128,7 +145,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def append(self, line: CaseLine | OpenLine | TrialLine | EndLine) -> None:
+    def append(self, line: Line) -> None:
         """Write one line and wait until it is on disk."""
         text = line.model_dump_json(exclude_defaults=False) + "\n"
         with self.path.open("a", encoding="utf-8") as stream:
@@ -136,7 +153,7 @@ class Journal:
             stream.flush()
             os.fsync(stream.fileno())
 
-    def lines(self) -> Iterator[CaseLine | OpenLine | TrialLine | EndLine]:
+    def lines(self) -> Iterator[Line]:
         """Everything written; a last line that was cut off by a kill is left out.
 
         Raises:
@@ -157,19 +174,28 @@ class Journal:
                 raise CaseError(f"{self.path}, line {number}, is no line of a journal.") from None
 
     def case(self) -> CaseLine:
-        """The first line.
+        """The first line, with the figure that was decided on since.
 
         Raises:
             CaseError: there is none.
         """
         for line in self.lines():
             if isinstance(line, CaseLine):
-                return line
+                figure = self._figure()
+                if figure is None:
+                    return line
+                decided = figure.model_dump(include={"metric", "then_old_ms", "then_new_ms", "expected_launches"})
+                return line.model_copy(update={**decided, "compared": figure.reason})
         raise CaseError(f"{self.path} has no first line; the bisect ended before its first launch. Start it again.")
 
     def trials(self) -> list[TrialLine]:
-        """All launches, in order."""
-        return [line for line in self.lines() if isinstance(line, TrialLine)]
+        """All launches, in order, each with the figure by which they are compared."""
+        figure = self._figure()
+        return [_compared(line, figure) for line in self.lines() if isinstance(line, TrialLine)]
+
+    def _figure(self) -> FigureLine | None:
+        decided = [line for line in self.lines() if isinstance(line, FigureLine)]
+        return decided[-1] if decided else None
 
     def opened(self) -> list[OpenLine]:
         """The culprits that were opened, in order."""
@@ -179,3 +205,13 @@ class Journal:
         """The last line, when the bisect came to its end."""
         ends = [line for line in self.lines() if isinstance(line, EndLine)]
         return ends[-1] if ends else None
+
+
+def _compared(line: TrialLine, by: FigureLine | None) -> TrialLine:
+    """A launch with another figure than the one that it was written with: it holds them all."""
+    if by is None or line.metric is None or (line.metric, line.source) == (by.metric, by.source):
+        return line
+    figure = figure_of(line.figures, (by.metric,))
+    if isinstance(figure, str):
+        return line.model_copy(update={"status": "void", "value_ms": None, "reason": figure})
+    return line.model_copy(update={"value_ms": figure.value, "metric": figure.metric, "source": figure.source})

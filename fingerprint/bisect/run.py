@@ -121,6 +121,8 @@ class Prepared:
     search: Search
     engine: Engine
     evidence: Evidence
+    then: Mapping[str, Then] = field(default_factory=dict)
+    """The figures of the past, by metric."""
     restored: tuple[str, ...] = ()
     """What an earlier bisect that was killed had left on the host, and what was done about it."""
 
@@ -177,6 +179,7 @@ def bisect(
         observer=observer,
         evidence=prepared.evidence if options.open else None,
         isolation=options.isolation,
+        then=prepared.then,
         now=options.now,
     )
     session.replay()
@@ -203,12 +206,14 @@ def bisect(
             host_differences=differences,
         )
     )
+    decided = prepared.case.journal.case()
     outcome = Outcome(
         **dict(verdict),
         metric=session.metric,
         source=session.source,
         fixed=_fixed_lines(prepared.found),
-        conditions=prepared.case.journal.case().conditions,
+        conditions=decided.conditions,
+        compared=decided.compared,
         unseen=[*unseen(old, new), *session.unlike],
         opened=session.opened,
         revert=_revert(verdict, prepared.factors),
@@ -370,7 +375,8 @@ def _prepare(
         factors = {name: factor for name, factor in factors.items() if name in options.only}
     comparison = compare(old, new)
     prior = prior_of(factors, comparison)
-    then = _then(old, new, engine, options)
+    pasts = {metric: then for metric in engine.metrics if (then := _then(old, new, engine, metric, options))}
+    then = pasts.get(engine.metrics[0])
     line = CaseLine(
         at=options.now(),
         tool=__version__,
@@ -406,7 +412,7 @@ def _prepare(
     if not options.resume:
         line = line.model_copy(update={"expected_launches": search.estimate().launches})
         case.journal.append(line)
-    return Prepared(case, comparison, found, factors, search, engine, evidence)
+    return Prepared(case, comparison, found, factors, search, engine, evidence, pasts)
 
 
 def engine_with(new: Snapshot, options: Options) -> tuple[Engine, list[str]]:
@@ -498,22 +504,29 @@ def prior_of(factors: Mapping[str, Factor], comparison: Comparison) -> dict[str,
     return {name: max(weight, 1e-3) for name, weight in ranked.items()} if any(ranked.values()) else {}
 
 
-def _then(old: Snapshot, new: Snapshot, engine: Engine, options: Options) -> Then | None:
-    """The figures of the past: as given, else as measured when the snapshots were taken, if comparable."""
-    figures = [options.then_old_ms, options.then_new_ms]
-    for place, snapshot in enumerate((old, new)):
-        measured = snapshot.measured
-        if figures[place] is None and measured is not None and comparable(measured, engine):
-            figures[place] = measured.value
+def _then(old: Snapshot, new: Snapshot, engine: Engine, metric: str, options: Options) -> Then | None:
+    """The figures of the past: as given, which are of the engine's best metric, else as the snapshots have them."""
+    given = [options.then_old_ms, options.then_new_ms] if metric == engine.metrics[0] else [None, None]
+    figures = [
+        past(snapshot.measured, engine, metric) if figure is None else figure
+        for figure, snapshot in zip(given, (old, new), strict=True)
+    ]
     if figures[0] is None or figures[1] is None:
         return None
     return Then(old_ms=figures[0], new_ms=figures[1])
 
 
-def comparable(measured: Measured, engine: Engine) -> bool:
-    """Whether a figure of the past was taken as launches will be: a verify pass depends on its context and batch."""
-    same_requests = engine.concurrency == 1 and measured.max_new_tokens in {0, engine.max_new_tokens}
-    return measured.metric == engine.metrics[0] and same_requests
+def past(measured: Measured | None, engine: Engine, metric: str) -> float | None:
+    """What was measured on the live server, where that was done as launches will be measured.
+
+    A verify pass depends on its context and batch.
+    """
+    if measured is None or engine.concurrency != 1 or measured.max_new_tokens not in {0, engine.max_new_tokens}:
+        return None
+    if measured.metric == metric:
+        return measured.value
+    value = measured.batches["1"].figures.get(metric) if "1" in measured.batches else None
+    return value if isinstance(value, float) else None
 
 
 def _fixed_lines(found: Found) -> list[FactorLine]:

@@ -844,6 +844,10 @@ class Search:
             search.tell(told["new"], missing if told["value"] is None else told["value"], told["hours"])
         return search
 
+    def anew(self, noise: Noise, then: Then | None) -> Search:
+        """The same search for figures of another kind, not told of any launch yet."""
+        return Search(self.factors, self.conflicts, self.prior, noise, self.seed, then, self.budget, self.certainty)
+
     def opened(
         self,
         culprit: Iterable[str],

@@ -7,21 +7,22 @@ and searched in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fingerprint.bisect.journal import FactorLine, Journal, OpenLine, Status, TrialLine
+from fingerprint.bisect import noise
+from fingerprint.bisect.journal import FactorLine, FigureLine, Journal, OpenLine, Status, TrialLine
 from fingerprint.bisect.search import Search, chain
 from fingerprint.bisect.told import tell
 from fingerprint.case import Opened
-from fingerprint.engines import Engine, figure_of
+from fingerprint.engines import Engine, Figure, figure_of
 from fingerprint.errors import CaseError, HostProgramError, LaunchError
 from fingerprint.factors import Evidence, Factor, Inside, LaunchPlan, plan_of
 
 if TYPE_CHECKING:
-    from fingerprint.bisect.verdict import Culprit, Verdict
+    from fingerprint.bisect.verdict import Culprit, Then, Verdict
     from fingerprint.host import HostProgram
     from snapshots import Snapshot
 
@@ -46,6 +47,9 @@ class Observer(Protocol):
     def launched(self, line: TrialLine, search: Search) -> None:
         """A launch is over."""
 
+    def comparing(self, line: FigureLine, search: Search) -> None:
+        """Launches are compared by another figure than the engine's best."""
+
     def opening(self, line: OpenLine) -> None:
         """A culprit is opened; the launches that follow are inside of it."""
 
@@ -54,8 +58,9 @@ class Observer(Protocol):
 class _Level:
     """One search and how its settings become a launch: the case's own, or the inside of a culprit."""
 
-    search: Search
     apply: Callable[[LaunchPlan, frozenset[str]], None]
+    search: Search | None = None
+    """Of the inside; None: the session's, which begins anew where the figure turns out to be another."""
     inside: str = ""
 
 
@@ -85,8 +90,9 @@ class Session:
         observer: is told.
         evidence: what culprits are opened with; None: they are not opened.
         opened: what was found inside of culprits.
+        then: the figures of the past, by metric.
         now: the clock.
-        metric: the metric and source of the first launch; the others must be of the same.
+        metric: the metric, and the source, by which launches are compared.
     """
 
     host: HostProgram
@@ -99,6 +105,7 @@ class Session:
     evidence: Evidence | None = None
     opened: list[Opened] = field(default_factory=list)
     isolation: str | None = None
+    then: Mapping[str, Then] = field(default_factory=dict)
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
     metric: str | None = None
     source: str | None = None
@@ -108,6 +115,8 @@ class Session:
     """What launches here could not have as the live server has it, in words."""
     reference: TrialLine | None = None
     """The first measured launch: what the others generate is compared with what it did."""
+    ends: list[tuple[str, dict[str, Any]]] | None = field(default_factory=list)
+    """Figures of the launches of both ends, each with how it is called; None once there are others."""
 
     def replay(self) -> int:
         """Tell the search what the journal already holds. Returns the number of launches."""
@@ -125,7 +134,7 @@ class Session:
             LaunchError: neither side of the comparison can be launched or measured at all.
             TargetError: the way to the host broke.
         """
-        verdict = self._search(_Level(self.search, self._apply))
+        verdict = self._search(_Level(self._apply))
         if self.evidence is not None:
             for culprit in verdict.culprits:
                 if not culprit.bundle and culprit.share[1] > 0:
@@ -138,16 +147,18 @@ class Session:
 
     def _search(self, level: _Level) -> Verdict:
         while True:
-            new = level.search.ask()
+            search = level.search or self.search
+            new = search.ask()
             if new is None:
-                return level.search.verdict()
+                return search.verdict()
             self.number += 1
-            self.observer.launching(self.number, new, level.search)
+            self.observer.launching(self.number, new, search)
             line = self._trial(level, new)
+            search = level.search or self.search
             self.journal.append(line)
             self._note(line)
-            tell(level.search, line)
-            self.observer.launched(line, level.search)
+            tell(search, line)
+            self.observer.launched(line, search)
             if not level.inside:
                 self._refuse_hopeless(line)
 
@@ -194,7 +205,7 @@ class Session:
             culprit.around(plan)
             inside.apply(plan, new)
 
-        verdict = self._search(_Level(search, apply, culprit.of))
+        verdict = self._search(_Level(apply, search, culprit.of))
         self.opened.append(Opened(of=culprit.of, title=culprit.title, parts=parts, verdict=verdict))
         for blamed in verdict.culprits:
             if len(blamed.factors) == 1 and blamed.sufficient is not None and blamed.share[1] > 0:
@@ -264,15 +275,11 @@ class Session:
         if missing := [check for check in answer["proof"] if not check["ok"]]:
             first = missing[0]
             return line("void", reason=f"{first['factor']} was not in effect: {first['seen']}", **details)
-        figure = figure_of(answer["figures"], self.engine.metrics)
+        if not level.inside:
+            self._agree(new, answer["figures"])
+        figure = self._figure(answer["figures"])
         if isinstance(figure, str):
-            return line("void", reason=f"nothing was measured: {figure}", **details)
-        if self.metric is not None and (figure.metric, figure.source) != (self.metric, self.source):
-            reason = (
-                f"{figure.metric} of the {figure.source} cannot be compared with {self.metric} of the {self.source};"
-                f" --figure {figure.metric} compares all launches by that"
-            )
-            return line("void", reason=reason, **details)
+            return line("void", reason=figure, **details)
         details |= {"value_ms": figure.value, "metric": figure.metric, "source": figure.source}
         disturbances = list(answer["watch"].get("disturbances", []))
         steal = answer["watch"].get("steal_share")
@@ -282,6 +289,71 @@ class Session:
             return line("disturbed", reason="; ".join(disturbances), marks=disturbances, **details)
         self.unlike += [words for words in answer["missing"] if words not in self.unlike]
         return line("measured", **details, marks=self._marks(answer))
+
+    def _figure(self, figures: dict[str, Any]) -> Figure | str:
+        """A launch's figure, of the same metric and source as the others', or why there is none."""
+        if self.metric is None:
+            best = figure_of(figures, self.engine.metrics)
+            return f"nothing was measured: {best}" if isinstance(best, str) else best
+        figure = figure_of(figures, (self.metric,))
+        if isinstance(figure, Figure) and figure.source == self.source:
+            return figure
+        seen = figure if isinstance(figure, str) else f"it is of the {figure.source}"
+        reason = f"it cannot be compared by {self.metric} of the {self.source} ({seen})"
+        other = figure_of(figures, self.engine.metrics)
+        if isinstance(other, Figure) and other.metric != self.metric:
+            reason += f"; --figure {other.metric} compares all launches by that"
+        return reason
+
+    def _agree(self, new: frozenset[str], figures: dict[str, Any]) -> None:
+        """Before anything is searched: compare by the best figure that both ends have, of one source.
+
+        What is in the journal already is told anew by that figure; it holds them all.
+        """
+        if self.ends is None or not self._is_end(new):
+            return
+        ends = [*self.ends, (self._called(new), figures)]
+        lacking: list[str] = []
+        for metric in self.engine.metrics:
+            found = {called: figure_of(held, (metric,)) for called, held in ends}
+            sources = {one.source if isinstance(one, Figure) else "" for one in found.values()}
+            if len(sources) == 1 and sources != {""}:
+                break
+            lacking += [
+                f"with {called} there is no {one}"
+                if isinstance(one, str)
+                else f"with {called} it is of the {one.source}"
+                for called, one in found.items()
+                if isinstance(one, str) or "" not in sources
+            ]
+        else:
+            return
+        if metric == (self.metric or self.engine.metrics[0]):
+            return
+        then = self.then.get(metric)
+        self.search = self.search.anew(noise.prior(self.engine.name, metric), then)
+        best = self.engine.metrics[0]
+        lost = f"; the figures of the past are of {best}" if then is None and best in self.then else ""
+        line = FigureLine(
+            at=self.now(),
+            metric=metric,
+            source=sources.pop(),
+            reason=lacking[0] + lost,
+            then_old_ms=then.old_ms if then else None,
+            then_new_ms=then.new_ms if then else None,
+            expected_launches=self.search.estimate().launches,
+        )
+        self.metric, self.source = line.metric, line.source
+        self.journal.append(line)
+        for trial in self.journal.trials():
+            tell(self.search, trial)
+        self.observer.comparing(line, self.search)
+
+    def _is_end(self, new: frozenset[str]) -> bool:
+        return not new or len(new) == len(self.factors)
+
+    def _called(self, new: frozenset[str]) -> str:
+        return "everything new" if new else "everything old"
 
     def _marks(self, answer: dict[str, Any]) -> list[str]:
         """What was odd about a launch that was measured."""
@@ -303,6 +375,11 @@ class Session:
 
     def _note(self, line: TrialLine) -> None:
         if line.status == "measured":
+            new = frozenset(line.new)
+            if line.inside or not self._is_end(new):
+                self.ends = None
+            elif self.ends is not None:
+                self.ends.append((self._called(new), line.figures))
             self.metric, self.source = self.metric or line.metric, self.source or line.source
             self.reference = self.reference or line
 

@@ -17,7 +17,7 @@ from fingerprint.report.words import clean
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from fingerprint.bisect.journal import OpenLine, TrialLine
+    from fingerprint.bisect.journal import FigureLine, OpenLine, TrialLine
     from fingerprint.bisect.run import Prepared
     from fingerprint.bisect.search import Search
 
@@ -105,6 +105,11 @@ class ProgressObserver:
             hope = f"{best.posterior[0].structure} {best.posterior[0].probability:.0%}"
         marks = f"  ({'; '.join(line.marks)})" if line.marks else ""
         self._say(f"{line.number:3d}  {self._what:<44.44}  {measured}{marks}  {hope}")
+
+    def comparing(self, line: FigureLine, search: Search) -> None:
+        """Launches are compared by another figure than was expected."""
+        self._expected = search.estimate().launches
+        self._say(f"launches are compared by {line.metric} ({line.source}): {line.reason}.")
 
     def opening(self, line: OpenLine) -> None:
         """A culprit is opened."""

@@ -161,6 +161,8 @@ def more(scene: Scene, speeds: Sequence[Speed], even: BreakEven | None) -> tuple
             lines.append(f"{scene.ms(outcome.remainder_ms, sign=True)} of the gap is not explained by it.")
     if scene.finished and outcome.kind == "phantom" and outcome.unseen:
         lines.append(f"What neither snapshot could see may have: {'; '.join(outcome.unseen[-len(NEVER_SEEN) :][:2])}.")
+    if scene.line.compared:
+        lines.append(f"Launches are compared by {scene.metric}: {scene.line.compared}.")
     if scene.line.accept_length is not None:
         lines.append(
             f"The accept length of every launch was fixed at {scene.line.accept_length:g}: speeds are not known."

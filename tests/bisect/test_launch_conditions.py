@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from fingerprint.bisect.run import Options, asked, comparable, engine_with
-from fingerprint.engines import SGLANG, command_engine
+from fingerprint.bisect.run import Options, asked, engine_with, past
+from fingerprint.engines import SGLANG, Engine, command_engine
 from fingerprint.errors import UsageError
 from fingerprint.factors import LaunchPlan
 from snapshots import Measured, Server, Snapshot
@@ -75,15 +75,17 @@ def test_a_command_stands_around_the_launch_or_in_its_place() -> None:
 
 
 def test_a_figure_of_the_past_counts_only_where_it_was_taken_in_the_same_way() -> None:
-    def past(**details: object) -> bool:
+    def then(metric: str = "verify_ms", engine: Engine = SGLANG, **details: object) -> float | None:
         taken = {"metric": "verify_ms", "value": 19.0, "source": "engine timer", **details}
-        return comparable(Measured.model_validate(taken), SGLANG)
+        return past(Measured.model_validate(taken), engine, metric)
 
-    assert past(max_new_tokens=SGLANG.max_new_tokens)
-    assert past()  # a file of an earlier version, which always asked for as many
-    assert not past(max_new_tokens=8)
-    assert not comparable(Measured(metric="verify_ms", value=1.0, source="s"), replace(SGLANG, concurrency=4))
-    assert not past(metric="cycle_ms")
+    assert then(max_new_tokens=SGLANG.max_new_tokens) == 19.0
+    assert then() == 19.0  # a file of an earlier version, which always asked for as many
+    assert then(max_new_tokens=8) is None
+    assert then(engine=replace(SGLANG, concurrency=4)) is None
+    assert then("cycle_ms") is None
+    assert then("cycle_ms", batches={"1": {"figures": {"cycle_ms": 30.0}}}) == 30.0
+    assert past(None, SGLANG, "verify_ms") is None
 
 
 def test_launches_are_compared_by_the_figure_that_is_asked_for() -> None:

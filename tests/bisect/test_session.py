@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from fingerprint.bisect.journal import Journal, OpenLine, TrialLine
+from fingerprint.bisect import noise
+from fingerprint.bisect.journal import FigureLine, Journal, OpenLine, TrialLine
 from fingerprint.bisect.search import Search
 from fingerprint.bisect.session import Session
+from fingerprint.bisect.verdict import Then
 from fingerprint.engines import REFERENCE
 from fingerprint.errors import HostProgramError, LaunchError
 from fingerprint.factors import Factor
@@ -76,6 +78,7 @@ class Nobody:
     def launching(self, number: int, new: frozenset[str], search: Search) -> None: ...
     def stage(self, number: int, stage: str) -> None: ...
     def launched(self, line: TrialLine, search: Search) -> None: ...
+    def comparing(self, line: FigureLine, search: Search) -> None: ...
     def opening(self, line: OpenLine) -> None: ...
 
 
@@ -177,16 +180,82 @@ def test_a_factor_that_did_not_arrive_makes_the_launch_void(tmp_path: Path) -> N
     assert verdict.kind == "attributed"
 
 
-def test_figures_of_another_source_are_not_compared(tmp_path: Path) -> None:
-    count = iter(range(1000))
+EAGER = {"unread": "it is counted under `extend`"}
 
+
+def eager(plan: dict[str, Any], where: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """A host on which B new makes the cycle slow, and some launches have no verify time."""
+    cycle = 5.0 + by_b(plan)
+    sources = {"verify_ms": "engine timer", "cycle_ms": "stream"}
+    figures = {"verify_ms": EAGER if where(plan) else by_b(plan), "cycle_ms": cycle, "sources": sources}
+    return answer_of(0.0, figures=figures)
+
+
+def b_new(plan: dict[str, Any]) -> bool:
+    return bool(plan["variables"]["B"] == "2")
+
+
+@pytest.mark.parametrize("lacks", ["old", "new"])
+def test_launches_are_compared_by_the_best_figure_that_both_ends_have(tmp_path: Path, lacks: str) -> None:
+    host = Scripted(lambda plan: eager(plan, lambda plan: b_new(plan) == (lacks == "new")))
+    made = session(host, tmp_path)
+    made.then = {"verify_ms": Then(old_ms=1.0, new_ms=2.0), "cycle_ms": Then(old_ms=15.0, new_ms=20.0)}
+    verdict = made.run()
+    assert (verdict.kind, [sorted(one.factors) for one in verdict.culprits]) == ("attributed", [["variable:B"]])
+    journal = Journal(tmp_path / "journal.jsonl")
+    lines = journal.trials()
+    assert len(lines) == len(host.plans)
+    assert {(line.status, line.metric, line.source) for line in lines} == {("measured", "cycle_ms", "stream")}
+    for line, plan in zip(lines, host.plans, strict=True):
+        assert line.value_ms == 5.0 + by_b(plan)
+    [decided] = [line for line in journal.lines() if isinstance(line, FigureLine)]
+    assert decided.reason == f"with everything {lacks} there is no verify_ms: it is counted under `extend`"
+    assert (decided.then_old_ms, decided.then_new_ms) == (15.0, 20.0)
+    assert verdict.then == Then(old_ms=15.0, new_ms=20.0)
+    assert made.search.noise == noise.prior("reference", "cycle_ms")
+    again = session(Scripted(lambda _plan: AssertionError("nothing is left to launch")), tmp_path)
+    again.search = again.search.anew(noise.prior("reference", "cycle_ms"), verdict.then)
+    assert again.replay() == len(lines)
+    assert again.run() == verdict
+
+
+def test_a_bisect_that_was_stopped_between_both_ends_goes_on_by_the_figure_that_they_share(tmp_path: Path) -> None:
+    class StoppedError(Exception):
+        pass
+
+    host = Scripted(lambda plan: StoppedError() if len(host.plans) == 2 else eager(plan, b_new))
+    with pytest.raises(StoppedError):
+        session(host, tmp_path).run()
+    resumed = session(Scripted(lambda plan: eager(plan, b_new)), tmp_path)
+    assert resumed.replay() == 1
+    assert resumed.metric == "verify_ms"
+    assert resumed.run().kind == "attributed"
+    assert {line.metric for line in Journal(tmp_path / "journal.jsonl").trials()} == {"cycle_ms"}
+
+
+def test_a_launch_without_the_figure_of_both_ends_is_void_and_says_the_way_out(tmp_path: Path) -> None:
+    def mixed(plan: dict[str, Any]) -> bool:
+        return len({plan["variables"][name] for name in "ABC"}) > 1 and b_new(plan)
+
+    session(Scripted(lambda plan: eager(plan, mixed)), tmp_path).run()
+    lines = Journal(tmp_path / "journal.jsonl").trials()
+    void = [line for line in lines if line.status == "void"]
+    assert void
+    assert {line.metric for line in lines if line.status == "measured"} == {"verify_ms"}
+    assert "cannot be compared by verify_ms of the engine timer" in void[0].reason
+    assert "it is counted under `extend`" in void[0].reason
+    assert void[0].reason.endswith("--figure cycle_ms compares all launches by that")
+
+
+def test_ends_that_share_no_figure_are_void(tmp_path: Path) -> None:
     def answer(plan: dict[str, Any]) -> object:
-        return answer_of({"unread": "no timer"}) if next(count) == 1 else by_b(plan)
+        figures = {"verify_ms": EAGER} if b_new(plan) else {"verify_ms": 9.0, "cycle_ms": 9.0}
+        return answer_of(0.0, figures={**figures, "sources": {"verify_ms": "engine timer", "cycle_ms": "stream"}})
 
-    session(Scripted(answer), tmp_path).run()
-    second = Journal(tmp_path / "journal.jsonl").trials()[1]
-    assert second.status == "void"
-    assert "cycle_ms of the stream cannot be compared with verify_ms of the engine timer" in second.reason
+    verdict = session(Scripted(answer), tmp_path).run()
+    assert verdict.culprits == ()
+    lines = Journal(tmp_path / "journal.jsonl").trials()
+    assert {line.status for line in lines if "variable:B" in line.new} == {"void"}
 
 
 def test_a_disturbed_launch_is_repeated_then_marked(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from fingerprint.bisect.journal import OpenLine, TrialLine
+from fingerprint.bisect.journal import FigureLine, OpenLine, TrialLine
 from fingerprint.bisect.run import Options, bisect
 from fingerprint.bisect.search import Search
 from fingerprint.case import Case, Outcome
@@ -204,6 +204,9 @@ class _Watcher:
         pass
 
     def launched(self, line: TrialLine, search: Search) -> None:
+        pass
+
+    def comparing(self, line: FigureLine, search: Search) -> None:
         pass
 
     def opening(self, line: OpenLine) -> None:

@@ -16,7 +16,7 @@ from incident_host import BRIEF, KEY
 
 import snapshots
 from fingerprint import cli
-from fingerprint.bisect.journal import OpenLine, TrialLine
+from fingerprint.bisect.journal import FigureLine, OpenLine, TrialLine
 from fingerprint.bisect.run import Options, bisect
 from fingerprint.bisect.search import Search
 from fingerprint.errors import FingerprintError
@@ -28,6 +28,7 @@ class Nobody:
     def launching(self, number: int, new: frozenset[str], search: Search) -> None: ...
     def stage(self, number: int, stage: str) -> None: ...
     def launched(self, line: TrialLine, search: Search) -> None: ...
+    def comparing(self, line: FigureLine, search: Search) -> None: ...
     def opening(self, line: OpenLine) -> None: ...
 
 
