@@ -116,7 +116,7 @@ def capture_many(
     ask: dict[str, Any],
     *,
     python: str = "python3",
-    on_done: Callable[[int, Snapshot | FingerprintError], None] = lambda _number, _outcome: None,
+    on_snapshot: Callable[[int, Snapshot], None] = lambda _number, _snapshot: None,
 ) -> list[Snapshot | FingerprintError]:
     """Read several hosts at once; one that fails is an error in its place and costs the others nothing.
 
@@ -124,18 +124,18 @@ def capture_many(
         targets: where to read.
         ask: as for `capture`, the same for all.
         python: the interpreter that runs the host program there.
-        on_done: called from the host's own thread, with its number in `targets`, as soon as it is done.
+        on_snapshot: called from the host's own thread, with its number in `targets`, as soon as it is read; an error
+            that it raises stands for the snapshot.
     """
 
     def one(number: int) -> Snapshot | FingerprintError:
-        outcome: Snapshot | FingerprintError
         try:
             with HostProgram(targets[number], python) as host:
-                outcome = capture(host, ask)
+                snapshot = capture(host, ask)
+            on_snapshot(number, snapshot)
         except FingerprintError as error:
-            outcome = error
-        on_done(number, outcome)
-        return outcome
+            return error
+        return snapshot
 
     with ThreadPoolExecutor(max(1, min(len(targets), MOST_AT_ONCE))) as pool:
         return list(pool.map(one, range(len(targets))))

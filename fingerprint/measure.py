@@ -12,10 +12,9 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-import snapshots
 from fingerprint.engines import SGLANG, Engine, engine_of, figure_of
 from fingerprint.errors import HostProgramError, LaunchError, UsageError
-from fingerprint.files import load_snapshot
+from fingerprint.files import load_snapshot, save_snapshot
 from fingerprint.speed import accept_length_for, tokens_per_second
 from snapshots import Batch, Measured
 
@@ -109,11 +108,11 @@ def attach(path: Path, at: Address, measured: Measured) -> None:
 
     Raises:
         UsageError: the snapshot is of another server.
-        SnapshotError: the file is no snapshot.
+        SnapshotError: the file is no snapshot, or cannot be written.
     """
     snapshot = load_snapshot(path)
     refuse_another(snapshot, path, at)
-    snapshots.save(snapshot.model_copy(update={"measured": measured}), path)
+    save_snapshot(snapshot.model_copy(update={"measured": measured}), path)
 
 
 def refuse_another(snapshot: Snapshot, path: Path, at: Address) -> None:

@@ -100,8 +100,9 @@ class Snapshot(Part):
 
     def text(self) -> str:
         """The file's text."""
-        body = self.model_dump(mode="json", by_alias=True, exclude_defaults=True) | {"schema": SCHEMA, "id": self.id}
-        head = {"schema": SCHEMA, "id": self.id, "digest": _digest(body)}
+        head = {"schema": SCHEMA, "id": self.id}
+        body = self.model_dump(mode="json", by_alias=True, exclude_defaults=True) | head
+        head["digest"] = _digest(body)
         return json.dumps({**head, **body}, indent=1, ensure_ascii=False) + "\n"
 
 

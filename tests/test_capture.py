@@ -21,7 +21,7 @@ import pytest
 
 from fingerprint import capture as captures
 from fingerprint.capture import Store, capture, capture_many
-from fingerprint.errors import HostProgramError, TargetError
+from fingerprint.errors import HostProgramError, SnapshotError, TargetError
 from fingerprint.host import BOOT, HostProgram, payload
 from fingerprint.targets.local import LocalTarget, ProcessChannel
 from probes import capture as probing
@@ -300,14 +300,19 @@ def test_a_capture_runs_on_python_3_9() -> None:
 
 
 def test_several_hosts_at_once_and_one_that_fails_costs_the_others_nothing() -> None:
-    heard: list[int] = []
+    heard: dict[int, Snapshot] = {}
+
+    def hear(number: int, snapshot: Snapshot) -> None:
+        heard[number] = snapshot
+        if number == 2:
+            raise SnapshotError("no space")
+
     outcomes = capture_many(
-        [LocalTarget(), Talking("import sys; sys.exit('no')"), LocalTarget()],
-        {"sections": ["host"]},
-        on_done=lambda number, _outcome: heard.append(number),
+        [LocalTarget(), Talking("import sys; sys.exit('no')"), LocalTarget()], {"sections": ["host"]}, on_snapshot=hear
     )
-    assert [type(outcome) for outcome in outcomes] == [Snapshot, TargetError, Snapshot]
-    assert sorted(heard) == [0, 1, 2]
+    assert [type(outcome) for outcome in outcomes] == [Snapshot, TargetError, SnapshotError]
+    assert heard[0] is outcomes[0]
+    assert sorted(heard) == [0, 2]
 
 
 def test_every_login_shell_passes_the_program_s_start_on_unharmed() -> None:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from snapshots import load
+
 COMMANDS = (
     "capture",
+    "import",
+    "measure",
     "diff",
     "check",
     "show",
@@ -54,6 +59,8 @@ def test_what_takes_long_to_import_is_not_imported_for_help() -> None:
         (("diff", "missing.json", "missing.json"), "missing.json does not exist"),
         (("report", "missing"), "missing holds no case"),
         (("capture", "host with blanks"), "host with blanks"),
+        (("capture", "-o", "/dev/null/x.json"), "/dev/null/x.json cannot be written"),
+        (("import", "/dev/null", "-o", "/dev"), "/dev/null"),
         (("demo", "--scenario", "nope", "--out", "never-made"), "nope is no scenario"),
         (("diff", "--format", "xml", "a", "b"), "--format xml is not known"),
     ],
@@ -64,3 +71,23 @@ def test_trouble_is_one_sentence_and_exit_code_2(words: tuple[str, ...], complai
     assert complaint in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert "Traceback" not in done.stderr
+
+
+def test_several_targets_make_one_file_each_and_one_that_fails_is_told_at_the_end(tmp_path: Path) -> None:
+    targets = ("via:env A=1", "via:env A=2", "via:env A=1", "via:false")  # two look alike as file names, one is dead
+    done = run("capture", *targets, "-o", str(tmp_path), "--section", "host")
+    assert done.returncode == 2
+    (complaint,) = (line for line in done.stderr.splitlines() if line.startswith("fingerprint:"))
+    assert complaint.startswith("fingerprint: via:false: the program on the host ended")
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 3
+    assert {load(path).target for path in files} == {"via:env A=1", "via:env A=2"}
+    assert {load(path).host.status for path in files} <= {"ok", "partial"}
+    assert all(str(path) in done.stderr for path in files)
+
+
+def test_a_folder_that_exists_gets_the_file_under_its_target_s_name(tmp_path: Path) -> None:
+    assert run("capture", "-q", "-o", str(tmp_path), "--section", "host").returncode == 0
+    (path,) = tmp_path.iterdir()
+    assert path.name.startswith("local-")
+    assert load(path).target == "local"

@@ -89,19 +89,21 @@ def capture(
         if keep or measure:
             raise UsageError("--keep and --measure go with one target at a time.")
         _capture_fleet(reached, ask, output or Path(), host_python, redact=redact is not None, quiet=quiet)
-    path = output or _capture_name(reached[0].name)
+    name = _capture_names(reached)[0]
+    path = output / name if output is not None and output.is_dir() else output or Path(name)
     _capture_one(reached[0], ask, path, host_python, measure=measure, redact=redact is not None, quiet=quiet)
 
 
 def _capture_one(
     target: Target, ask: dict[str, Any], path: Path, python: str, *, measure: bool, redact: bool, quiet: bool
 ) -> None:
-    import snapshots
     from fingerprint.capture import capture as read
     from fingerprint.capture import store_beside
+    from fingerprint.files import refuse_unwritable, save_snapshot
     from fingerprint.host import HostProgram
     from fingerprint.measure import measure as measure_live
 
+    refuse_unwritable(path)
     with HostProgram(target, python) as host:
         snapshot = read(host, ask, store=store_beside(path))
         if _several(snapshot) and sys.stdin.isatty() and sys.stderr.isatty():
@@ -109,7 +111,7 @@ def _capture_one(
             snapshot = read(host, ask, store=store_beside(path))
         if measure and snapshot.server.status in {"ok", "partial"}:
             snapshot = snapshot.model_copy(update={"measured": measure_live(host, snapshot)})
-    snapshots.save(_redacted(snapshot) if redact else snapshot, path)
+    save_snapshot(_redacted(snapshot) if redact else snapshot, path)
     if not quiet and not _several(snapshot):
         _say_captured(snapshot, path)
     if _several(snapshot):
@@ -123,30 +125,46 @@ def _capture_one(
 def _capture_fleet(
     targets: list[Target], ask: dict[str, Any], folder: Path, python: str, *, redact: bool, quiet: bool
 ) -> NoReturn:
-    import snapshots
     from fingerprint.capture import capture_many
+    from fingerprint.files import refuse_unwritable, save_snapshot
     from fingerprint.report.words import clean
 
+    paths = [folder / name for name in _capture_names(targets)]
+    for path in paths:
+        refuse_unwritable(path)
+
+    def write(number: int, snapshot: Snapshot) -> None:
+        save_snapshot(_redacted(snapshot) if redact else snapshot, paths[number])
+
     trouble = False
-    for target, outcome in zip(targets, capture_many(targets, ask, python=python), strict=True):
+    outcomes = capture_many(targets, ask, python=python, on_snapshot=write)
+    for target, path, outcome in zip(targets, paths, outcomes, strict=True):
         if isinstance(outcome, FingerprintError):
-            sys.stderr.write(f"fingerprint: {clean(str(outcome), 4000)}\n")
+            words = str(outcome)
+        elif _several(outcome):
+            words = f"{target.name}: {outcome.server.reason}. The snapshot in {path} is without a server."
+        else:
+            words = ""
+            if not quiet:
+                line = f"{path}: id {outcome.id[:16]}, {outcome.seconds:.1f} s"
+                errors().print(line, markup=False, highlight=False, soft_wrap=True)
+        if words:
+            sys.stderr.write(f"fingerprint: {clean(words, 4000)}\n")
             trouble = True
-            continue
-        path = folder / _capture_name(target.name)
-        snapshots.save(_redacted(outcome) if redact else outcome, path)
-        if not quiet:
-            errors().print(
-                f"{path}: id {outcome.id[:16]}, {outcome.seconds:.1f} s", markup=False, highlight=False, soft_wrap=True
-            )
     raise typer.Exit(2 if trouble else 0)
 
 
-def _capture_name(target: str) -> Path:
+def _capture_names(targets: list[Target]) -> list[str]:
+    """A file name for each target; names that look alike as file names are told apart by numbers."""
     from datetime import datetime, timezone
 
-    plain = "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in target)
-    return Path(f"{plain}-{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}.json")
+    now = f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}"
+    names: list[str] = []
+    for target in targets:
+        plain = "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in target.name)[:200]
+        tries = (f"{plain}{number}-{now}.json" for number in ["", *(f"-{n}" for n in range(2, len(targets) + 1))])
+        names.append(next(name for name in tries if name not in names))
+    return names
 
 
 def _redacted(snapshot: Snapshot) -> Snapshot:
@@ -199,7 +217,7 @@ def import_(
     output: Annotated[Path, typer.Option("--output", "-o", help="The snapshot.")],
 ) -> None:
     """Make a snapshot of a pasted report (collect_env, check_env, pip freeze, nvidia-smi -q, topo -m, variables)."""
-    import snapshots
+    from fingerprint.files import save_snapshot
     from fingerprint.key import secret_key
     from fingerprint.pasted import LARGEST_BYTES, imported
     from probes.secrets import Keeper
@@ -213,7 +231,7 @@ def import_(
 
     keeper = Keeper(bytes.fromhex(secret_key()))
     made = imported("\n".join(map(text, reports)), " and ".join(map(str, reports)), clean=keeper.value)
-    snapshots.save(made, output)
+    save_snapshot(made, output)
     errors().print(f"{output}: id {made.id[:16]}, from a report", markup=False, highlight=False, soft_wrap=True)
 
 
