@@ -15,8 +15,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import glob
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -268,6 +270,23 @@ class World:
         _copy_linked(root, place, leave_out=".git")
         return place
 
+    def redirect(self, prefix: Optional[str]) -> None:
+        """Where trees were copied: let the environment's own files that lead to them lead to the copies.
+
+        Those are `.pth` files and the import hooks of editable installs; they are changed in a copy of the environment.
+        """
+        if prefix is None or self._private:
+            return
+        copies = {live: place for live, place in self.moved.items() if live != prefix}
+        now = self.moved.get(prefix, prefix)
+        for path in sorted(_leading_files(now)):
+            text = reading.read_text(path, LARGEST_KEPT_BYTES)
+            led = text
+            for live, place in copies.items():
+                led = place.join(re.split(rf"(?<![\w./-]){re.escape(live)}(?![\w.-])", led))
+            if led != text:
+                _replace(self._copied(prefix + path[len(now) :], prefix), led.encode("utf-8", "surrogateescape"))
+
     def cache(self, path: str, variables: Dict[str, str], shared: str, *, cold: bool) -> Optional[str]:
         """Let the launch see a private copy of a cache, or an empty one. Returns why it sees the live one, or None.
 
@@ -345,6 +364,14 @@ class World:
                 f"{what} does not apply: {done.reason}" if what else f"git {words[0]} failed: {done.reason}"
             )
         return done.text()
+
+
+def _leading_files(prefix: str) -> Iterator[str]:
+    """The files of an environment that lead out of it."""
+    for site in glob.glob(os.path.join(glob.escape(prefix), "lib*", "python*", "site-packages")):
+        for name in os.listdir(site):
+            if name.endswith((".pth", ".egg-link")) or (name.startswith("__editable__") and name.endswith(".py")):
+                yield os.path.join(site, name)
 
 
 def _copy_linked(source: str, copy: str, leave_out: str = "") -> None:
@@ -504,6 +531,7 @@ def _start(plan: Dict[str, Any], scratch: str, line: Line) -> subprocess.Popen[b
         world.tree(root, change)
     for root, change in sorted(plan.get("directories", {}).items()):
         world.directory(root, change, change.get("prefix"))
+    world.redirect(plan.get("prefix"))
     temporary = os.path.join(scratch, "tmp")
     os.mkdir(temporary)
     variables = {"TMPDIR": temporary, **plan["variables"]}

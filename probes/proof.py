@@ -6,20 +6,51 @@ server's own root, so that an overlay is seen as the server sees it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
 import os
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
-from probes import lifetimes, packages, processes, server, surroundings
-from probes.reading import Json, attempt, is_unread, read_bytes, read_text, run
+from probes import digests, interpreter, keeper, lifetimes, packages, processes, server, surroundings, tree
+from probes.reading import Json, attempt, is_unread, read_bytes, read_text, run, unread
 from probes.settings import SettingError, Settings
 
 LARGEST_CHECKED_BYTES = 1 << 30
+SMALL_BYTES = 1 << 20
+"""Files of a package up to this size are digested as installed; larger ones where a process has them mapped."""
 
 
-def check(checks: List[Json], launcher: int, moved: Dict[str, str], settings: Optional[Settings] = None) -> List[Json]:
+class Trial(NamedTuple):
+    """What is looked at.
+
+    Attributes:
+        launcher: process id on this host.
+        ranks: those of its ranks.
+        moved: live path -> path in this trial, where the trial has copies.
+        settings: of the host.
+        written: directory -> path below it -> SHA-256 of what the trial has put there.
+        told: the arguments as the server says that it resolved them, or why it does not.
+        imports: directories outside the environment from which the server imports, in order, where trees were copied.
+    """
+
+    launcher: int
+    ranks: List[int]
+    moved: Dict[str, str]
+    settings: Settings
+    written: Dict[str, Dict[str, str]]
+    told: Json
+    imports: List[str]
+
+
+def check(
+    checks: List[Json],
+    launcher: int,
+    moved: Dict[str, str],
+    settings: Optional[Settings] = None,
+    written: Optional[Dict[str, Dict[str, str]]] = None,
+) -> List[Json]:
     """Run every check against the server whose launcher is `launcher`.
 
     Args:
@@ -28,48 +59,93 @@ def check(checks: List[Json], launcher: int, moved: Dict[str, str], settings: Op
             `commit` has it, or the one checked out), `text` (`root`, `path` holds each of `blocks`, lists of lines),
             `difference` (`root`, `path` is not, and has `sha256` where that is known), `package`
             (`name`, `location`, `version`, `record`), `word` (the command line holds one of `values`) or `no word`,
-            `surrounding` (`name` and `value` as in `probes.surroundings`, `ranks`: whether they have it, too),
-            `directory` (`path`), `cache` (`path`, `cold`), `setting` of the host (`name`, `value`).
+            `argument` (the server says that one of `names` is `words`, or one of `values`), `surrounding` (`name` and
+            `value` as in `probes.surroundings`, `ranks`: whether they have it, too), `directory` (`path`), `cache`
+            (`path`, `cold`), `setting` of the host (`name`, `value`).
         launcher: process id on this host.
         moved: live path -> path in this trial, where the trial has copies.
         settings: of the host.
+        written: directory -> path below it -> SHA-256 of what the trial has put there.
 
     Returns:
         Each check with `ok`, and `seen`: what is there, in words.
     """
     began = lifetimes.started(launcher)
-    ranks = [pid for pid in lifetimes.descendants(launcher) if server.rank_of(pid) is not None]
+    trial = Trial(
+        launcher,
+        [pid for pid in lifetimes.descendants(launcher) if server.rank_of(pid) is not None],
+        moved,
+        settings or Settings(),
+        written or {},
+        attempt(lambda: _told(launcher)) if any(one["what"] == "argument" for one in checks) else {},
+        _imports(launcher) if moved else [],
+    )
     results: List[Json] = []
     for one in checks:
-        if one["what"] == "setting":
-            ok, seen = _setting(one, settings or Settings())
-        else:
-            ok, seen = _CHECKS[one["what"]](one, launcher, ranks, moved)
+        ok, seen = _CHECKS[one["what"]](one, trial)
         results.append({**one, "ok": ok, "seen": seen})
     if lifetimes.started(launcher) != began or lifetimes.is_zombie(launcher):  # what was not there proves nothing
         return [{**one, "ok": False, "seen": "the process ended while it was looked at"} for one in checks]
     return results
 
 
-def _variable(one: Json, launcher: int, ranks: List[int], _moved: Dict[str, str]) -> Tuple[bool, str]:
-    """The variable as it is now in the launcher and in every rank."""
+def _told(launcher: int) -> Json:
+    """The arguments of a server on loopback, as it resolved them."""
+    argv = processes.argv(launcher)
+    port = server.option(argv, "--port") or ""
+    return server.resolved(server.information(argv, "127.0.0.1", int(port))) if port.isdigit() else unread("no port")
+
+
+def _imports(launcher: int) -> List[str]:
+    """Where a server that shares our file system imports from, outside of its environment."""
+    try:
+        argv, cwd = processes.argv(launcher), os.readlink(f"/proc/{launcher}/cwd")
+        serving = {
+            "argv": argv, "cwd": cwd, "variables": processes.variables_at_exec(launcher),
+            "executable": os.readlink(f"/proc/{launcher}/exe"),
+        }  # fmt: skip
+        found = interpreter.deduce({"ask": {}, "serving": serving})
+    except OSError:
+        return []
+    return tree.import_directories(found, serving) if isinstance(found, interpreter.Interpreter) else []
+
+
+def _processes(trial: Trial) -> List[Tuple[str, int]]:
+    """The launcher and each rank, as they are called."""
+    return [("the launcher", trial.launcher), *((f"rank {server.rank_of(pid)}", pid) for pid in trial.ranks)]
+
+
+def _variable(one: Json, trial: Trial) -> Tuple[bool, str]:
+    """The variable as it is now in the launcher and in every rank; where that is closed to us, as it was at the start.
+
+    A rank writes its title over what it was started with; one that cannot be read at all is said, and the launcher
+    decides.
+    """
     wrong: List[str] = []
-    for name, pid in [("the launcher", launcher), *((f"rank {server.rank_of(pid)}", pid) for pid in ranks)]:
+    closed: List[str] = []
+    for name, pid in _processes(trial):
         variables = server.current_variables(pid)
         if is_unread(variables):
-            return True, f"not readable in {name}: {variables['unread']}"
+            closed.append(f"not readable in {name}: {variables['unread']}")
+            variables = attempt(functools.partial(processes.variables_at_exec, pid))
+            if is_unread(variables) and pid == trial.launcher:
+                wrong.append(closed.pop())
+            if is_unread(variables):
+                continue
         present: Optional[str] = variables.get(one["name"])
         if present != one["value"]:
             wrong.append(f"{name} has " + ("none" if present is None else repr(present)))
+    if wrong and len(wrong) == len(trial.ranks) and wrong[0].startswith("rank"):
+        return False, f"it is right in the launcher and in no rank, where something replaced it: {'; '.join(wrong)}"
     if wrong:
         return False, "; ".join(wrong)
-    return True, f"in the launcher and {len(ranks)} ranks"
+    return True, "; ".join([f"in the launcher and {len(trial.ranks)} ranks", *closed])
 
 
-def _file(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str]) -> Tuple[bool, str]:
-    path = _placed(one["path"], moved)
+def _file(one: Json, trial: Trial) -> Tuple[bool, str]:
+    path = _placed(one["path"], trial.moved)
     try:
-        digest = hashlib.sha256(read_bytes(f"/proc/{launcher}/root{path}", LARGEST_CHECKED_BYTES)).hexdigest()
+        digest = hashlib.sha256(read_bytes(f"/proc/{trial.launcher}/root{path}", LARGEST_CHECKED_BYTES)).hexdigest()
     except FileNotFoundError:
         return one["sha256"] is None, "not there"
     except OSError as error:
@@ -77,13 +153,23 @@ def _file(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str]) ->
     return digest == one["sha256"], f"sha256 {digest[:12]}"
 
 
-def _commit(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str]) -> Tuple[bool, str]:
-    root = f"/proc/{launcher}/root{_placed(one['root'], moved)}"
+def _commit(one: Json, trial: Trial) -> Tuple[bool, str]:
+    root = f"/proc/{trial.launcher}/root{_placed(one['root'], trial.moved)}"
     try:
-        head = _head(root, f"/proc/{launcher}/root")
+        head = _head(root, f"/proc/{trial.launcher}/root")
     except OSError as error:
         return False, f"HEAD cannot be read: {error.strerror}"
-    return head == one["value"], f"HEAD is {head[:12]}"
+    live = _imported_live(one["root"], trial)
+    return head == one["value"] and live is None, live or f"HEAD is {head[:12]}"
+
+
+def _imported_live(root: str, trial: Trial) -> Optional[str]:
+    """That the server imports from the live tree rather than from its copy, in words; None where it does not."""
+    for place in trial.imports:
+        moved = _placed(place, {root: trial.moved[root]}) if root in trial.moved else place
+        if moved != place and moved not in trial.imports[: trial.imports.index(place)]:
+            return f"it is imported from {place}, not from the copy"
+    return None
 
 
 def _head(tree: str, outside: str) -> str:
@@ -95,21 +181,24 @@ def _head(tree: str, outside: str) -> str:
     return read_text(f"{place}/HEAD").strip()
 
 
-def _word(one: Json, launcher: int, _ranks: List[int], _moved: Dict[str, str]) -> Tuple[bool, str]:
-    words = read_text(f"/proc/{launcher}/cmdline", 1 << 20).split("\0")
+def _word(one: Json, trial: Trial) -> Tuple[bool, str]:
+    words = read_text(f"/proc/{trial.launcher}/cmdline", 1 << 20).split("\0")
     there = [value for value in one["values"] if value in words or any(word.startswith(value + "=") for word in words)]
     return bool(there), "on the command line" if there else f"the command line is {json.dumps(words)[:300]}"
 
 
-def _no_word(one: Json, launcher: int, ranks: List[int], moved: Dict[str, str]) -> Tuple[bool, str]:
-    there, seen = _word(one, launcher, ranks, moved)
+def _no_word(one: Json, trial: Trial) -> Tuple[bool, str]:
+    there, seen = _word(one, trial)
     return not there, seen if there else "not on the command line"
 
 
-def _committed(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str]) -> Tuple[bool, str]:
+def _committed(one: Json, trial: Trial) -> Tuple[bool, str]:
     """Whether a file of the tree is byte for byte what the checked-out commit has."""
-    place = f"/proc/{launcher}/root{_placed(one['root'], moved)}"
-    head = one.get("commit") or _head(place, f"/proc/{launcher}/root")
+    live = _imported_live(one["root"], trial)
+    if live is not None:
+        return False, live
+    place = f"/proc/{trial.launcher}/root{_placed(one['root'], trial.moved)}"
+    head = one.get("commit") or _head(place, f"/proc/{trial.launcher}/root")
     wanted = run(["git", "-c", "safe.directory=*", "-C", one["root"], "rev-parse", f"{head}:{one['path']}"], 20.0)
     try:
         data = read_bytes(f"{place}/{one['path']}", LARGEST_CHECKED_BYTES)
@@ -123,9 +212,12 @@ def _committed(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str
     return same, "as committed" if same else "other than committed"
 
 
-def _text(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str]) -> Tuple[bool, str]:
+def _text(one: Json, trial: Trial) -> Tuple[bool, str]:
     """Whether a file of the tree holds some blocks of lines, each in one piece."""
-    path = f"/proc/{launcher}/root{_placed(one['root'], moved)}/{one['path']}"
+    live = _imported_live(one["root"], trial)
+    if live is not None:
+        return False, live
+    path = f"/proc/{trial.launcher}/root{_placed(one['root'], trial.moved)}/{one['path']}"
     try:
         text = "\n" + read_bytes(path, LARGEST_CHECKED_BYTES).decode("utf-8", "replace") + "\n"
     except OSError as error:
@@ -136,33 +228,108 @@ def _text(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str]) ->
     return True, f"{len(one['blocks'])} places read as meant"
 
 
-def _difference(one: Json, launcher: int, ranks: List[int], moved: Dict[str, str]) -> Tuple[bool, str]:
+def _difference(one: Json, trial: Trial) -> Tuple[bool, str]:
     """Whether a file of the tree carries its local difference."""
-    path = _placed(one["root"], moved) + "/" + one["path"]
-    there = os.path.lexists(f"/proc/{launcher}/root{path}")
+    live = _imported_live(one["root"], trial)
+    if live is not None:
+        return False, live
+    path = _placed(one["root"], trial.moved) + "/" + one["path"]
+    there = os.path.lexists(f"/proc/{trial.launcher}/root{path}")
     if one["change"] == "deleted":
         return not there, "there" if there else "deleted"
-    exact, seen = _file({"path": path, "sha256": one["sha256"]}, launcher, ranks, {})
+    exact, seen = _file({"path": path, "sha256": one["sha256"]}, trial._replace(moved={}))
     if exact:
         return True, seen
-    committed, how = _committed(one, launcher, ranks, moved)
+    committed, how = _committed(one, trial)
     return there and not committed, f"{how}, on another commit than its own"
 
 
-def _package(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str]) -> Tuple[bool, str]:
-    location = f"/proc/{launcher}/root{_placed(one['location'], moved)}"
+def _argument(one: Json, trial: Trial) -> Tuple[bool, str]:
+    """What the engine made of a flag, as far as it says."""
+    if is_unread(trial.told):
+        return True, f"the server does not say what it made of it: {trial.told['unread']}"
+    name = next((name for name in one["names"] if name in trial.told), None)
+    if name is None:
+        return True, "not among the arguments that the server tells of"
+    there = trial.told[name]
+    if there in one["values"] or _means([_placed(word, trial.moved) for word in one["words"]], there):
+        return True, f"resolved as {json.dumps(there)[:100]}"
+    return False, f"it is on the command line, and the engine made {name} {json.dumps(there)[:100]} of it"
+
+
+def _means(words: List[str], there: Json) -> bool:
+    """Whether the words after a flag say this value."""
+    if not words:
+        return there not in (None, False)
+    if isinstance(there, list):
+        return words in ([str(one) for one in there], [",".join(map(str, there))])
+    text = " ".join(words)
+    for read in (float, json.loads, str.lower):
+        with contextlib.suppress(ValueError, TypeError):
+            if read(text) == (read(there) if isinstance(there, str) else there):
+                return True
+    return text.lower() == str(there).lower()
+
+
+def _package(one: Json, trial: Trial) -> Tuple[bool, str]:
+    """Whether it is installed as wanted, its files are those that were sent, and its libraries are the ones in use."""
+    location = f"/proc/{trial.launcher}/root{_placed(one['location'], trial.moved)}"
     found = packages.installed(location, one["name"])
     if found is None:
         return one["version"] is None, "not installed"
     version, record = found
     right = version == one["version"] and (one["record"] is None or is_unread(one["record"]) or record == one["record"])
-    return right, f"{version}, RECORD {str(record)[:12]}"
+    if not right:
+        return False, f"{version}, RECORD {str(record)[:12]}"
+    files = [path[len(location) + 1 :] for path in keeper.installed_files(location, one["name"])]
+    mapped, elsewhere = _mapped(_placed(one["location"], trial.moved), files, trial)
+    if elsewhere:
+        return False, elsewhere
+    sent = {path: sha256 for path, sha256 in trial.written.get(one["location"], {}).items() if path in files}
+    read = 0
+    for path, sha256 in sorted(sent.items()):
+        place = f"{location}/{path}"
+        try:
+            if path not in mapped and os.stat(place).st_size > SMALL_BYTES:
+                continue
+            same = digests.of_file(place)[0] == sha256
+        except OSError as error:
+            return False, f"{path} cannot be read: {error.strerror or error}"
+        if not same:
+            return False, f"{path} is not the file that was sent"
+        read += 1
+    words = [f"{version}, RECORD {str(record)[:12]}"]
+    words += [f"{read} of {len(sent)} files read again"] if sent else []
+    words += [f"{len(mapped)} of its libraries mapped"] if mapped else []
+    return True, ", ".join(words)
 
 
-def _surrounding(one: Json, launcher: int, ranks: List[int], _moved: Dict[str, str]) -> Tuple[bool, str]:
+def _mapped(location: str, files: List[str], trial: Trial) -> Tuple[Set[str], str]:
+    """Files of a package that a process has mapped, and the library that one has from elsewhere in place of its own."""
+    libraries = {os.path.basename(path) for path in files if ".so" in os.path.basename(path)}
+    known, mapped = set(files), set()
+    for name, pid in _processes(trial) if libraries else []:
+        try:
+            entries = processes.mappings(pid)
+        except OSError:
+            continue
+        own = {one.path[len(location) + 1 :]: one for one in entries if one.path.startswith(f"{location}/")}
+        mapped |= known & own.keys()
+        gone = next((path for path in sorted(known & own.keys()) if own[path].deleted), None)
+        if gone is not None:
+            return mapped, f"{name} has another {gone} mapped than the one that lies there"
+        loaded = {os.path.basename(path) for path in known & own.keys()}
+        for entry in entries:
+            library = os.path.basename(entry.path)
+            if library in libraries - loaded and "-packages/" not in entry.path and entry.path not in own:
+                return mapped, f"{name} has {library} of {os.path.dirname(entry.path)} mapped, not the package's own"
+    return mapped, ""
+
+
+def _surrounding(one: Json, trial: Trial) -> Tuple[bool, str]:
     """What the launcher was given, and whether the ranks have it."""
     wrong: List[str] = []
-    for name, pid in [("the launcher", launcher), *((f"rank {server.rank_of(pid)}", pid) for pid in ranks)]:
+    for name, pid in _processes(trial):
         there = attempt(functools.partial(surroundings.seen, pid, one["name"]))
         if not surroundings.equal(one["name"], one["value"], there):
             if one["name"] == "limits" and not is_unread(there):
@@ -172,27 +339,29 @@ def _surrounding(one: Json, launcher: int, ranks: List[int], _moved: Dict[str, s
             break
     if wrong:
         return False, "; ".join(wrong)
-    return True, f"in the launcher and {len(ranks)} ranks" if one["ranks"] else "in the launcher; ranks get their own"
+    return True, f"in the launcher and {len(trial.ranks)} ranks" if one[
+        "ranks"
+    ] else "in the launcher; ranks get their own"
 
 
-def _directory(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str]) -> Tuple[bool, str]:
+def _directory(one: Json, trial: Trial) -> Tuple[bool, str]:
     try:
-        there = os.readlink(f"/proc/{launcher}/cwd")
+        there = os.readlink(f"/proc/{trial.launcher}/cwd")
     except OSError as error:
         return False, f"cannot be read: {error.strerror}"
-    return there == _placed(one["path"], moved), there
+    return there == _placed(one["path"], trial.moved), there
 
 
-def _cache(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str]) -> Tuple[bool, str]:
+def _cache(one: Json, trial: Trial) -> Tuple[bool, str]:
     """Whether a cache is not the live one, and, where it was to be cold, holds nothing from before the launch."""
-    path = f"/proc/{launcher}/root{_placed(one['path'], moved)}"
+    path = f"/proc/{trial.launcher}/root{_placed(one['path'], trial.moved)}"
     try:
         live, there = os.stat(one["path"]), os.stat(path)
     except OSError as error:
         return False, f"cannot be read: {error.strerror}"
     if (live.st_dev, live.st_ino) == (there.st_dev, there.st_ino):
         return False, "the live cache itself"
-    before = processes.started_at(launcher) - 1.0
+    before = processes.started_at(trial.launcher) - 1.0
     count = 0
     for place, _, names in os.walk(path):
         for name in names:
@@ -202,10 +371,10 @@ def _cache(one: Json, launcher: int, _ranks: List[int], moved: Dict[str, str]) -
     return True, f"{'cold' if one['cold'] else 'a private copy'}, {count} files"
 
 
-def _setting(one: Json, settings: Settings) -> Tuple[bool, str]:
+def _setting(one: Json, trial: Trial) -> Tuple[bool, str]:
     """A setting of the host, read again while the server runs."""
     try:
-        there = settings.read(list(settings.expanded({one["name"]: one["value"]})))
+        there = trial.settings.read(list(trial.settings.expanded({one["name"]: one["value"]})))
     except SettingError as error:
         return False, str(error)
     wrong = [f"{name} is {value}" for name, value in there.items() if str(value) != str(one["value"])]
@@ -227,9 +396,11 @@ _CHECKS = {
     "text": _text,
     "difference": _difference,
     "package": _package,
+    "argument": _argument,
     "word": _word,
     "no word": _no_word,
     "surrounding": _surrounding,
     "directory": _directory,
     "cache": _cache,
+    "setting": _setting,
 }

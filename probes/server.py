@@ -408,16 +408,21 @@ def _arguments(server: Found, keeper: Keeper) -> Json:
     if _namespace("self", "net") != _namespace(pid, "net"):
         return unread("the server is in another network namespace; capture from inside its container")
     try:
-        told = _server_info(server)
+        told = information(server.launcher.argv, _host(server), server.port)
     except Exception as error:  # an HTTP exception, too; its module is loaded only where a server is asked
         return unread(f"/server_info on port {server.port}: {str(error) or type(error).__name__}")
+    seed = option(server.launcher.argv, "--random-seed")
+    arguments = resolved(told)
+    if seed is not None and "random_seed" in told:
+        arguments["random_seed"] = told["random_seed"]
+    return {name: _cleaned(name, value, keeper) for name, value in sorted(arguments.items()) if value is not None}
+
+
+def resolved(told: Dict[str, Json]) -> Dict[str, Json]:
+    """Of a server's account of itself the arguments, as its first rank has them."""
     states = told.get("internal_states")
     inner = states[0] if isinstance(states, list) and states and isinstance(states[0], dict) else {}
-    seed = option(server.launcher.argv, "--random-seed")
-    resolved = {name: inner.get(name, value) for name, value in told.items() if not _VOLATILE.search(name)}
-    if seed is not None and "random_seed" in told:
-        resolved["random_seed"] = told["random_seed"]
-    return {name: _cleaned(name, value, keeper) for name, value in sorted(resolved.items()) if value is not None}
+    return {name: inner.get(name, value) for name, value in told.items() if not _VOLATILE.search(name)}
 
 
 def _cleaned(name: str, value: Json, keeper: Keeper) -> Json:
@@ -437,20 +442,25 @@ def _namespace(pid: Union[int, str], kind: str) -> str:
         return ""
 
 
-def _server_info(server: Found) -> Dict[str, Json]:
+def information(argv: List[str], host: str, port: int) -> Dict[str, Json]:
+    """What the server with this command line says of itself.
+
+    Raises:
+        OSError, ValueError, HTTPException: it does not.
+    """
     import http.client
 
-    key = option(server.launcher.argv, "--admin-api-key") or option(server.launcher.argv, "--api-key")
+    key = option(argv, "--admin-api-key") or option(argv, "--api-key")
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    if option(server.launcher.argv, "--ssl-certfile"):
+    if option(argv, "--ssl-certfile"):
         import ssl
 
         trusting = ssl._create_unverified_context()  # noqa: S323 - its certificate names another host than loopback
         connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            _host(server), server.port, timeout=_ANSWER_WITHIN_S, context=trusting
+            host, port, timeout=_ANSWER_WITHIN_S, context=trusting
         )
     else:
-        connection = http.client.HTTPConnection(_host(server), server.port, timeout=_ANSWER_WITHIN_S)
+        connection = http.client.HTTPConnection(host, port, timeout=_ANSWER_WITHIN_S)
     try:
         for path in ("/server_info", "/get_server_info"):  # the older name
             connection.request("GET", path, headers=headers)

@@ -43,6 +43,7 @@ _KEEPER = (
 
 _FOR_KEEPER = (
     "cwd", "trees", "directories", "flags", "isolation", "stop_s", "surroundings", "switched", "caches",
+    "prefix",
 )  # fmt: skip
 
 
@@ -218,12 +219,12 @@ class Trials:
         """One trial.
 
         Args:
-            plan: `argv` (with `@PORT@` for the port), `cwd`, `variables`, `trees`, `directories`, `isolation`,
-                `surroundings` and which of them are `switched` (see `probes.surroundings`), `caches` (directory ->
-                whether cold), `settings` of the host (see `probes.settings`), `prove` (checks, see
-                `probes.proof.check`), `stop_s`; for a server `ready` (`paths` to ask in turn, `timeout_s`) and
-                `measure` (see `probes.measure.measure`), for a command that ends by itself `run` (`timeout_s`, and see
-                `probes.output.figures`).
+            plan: `argv` (with `@PORT@` for the port), `cwd`, `variables`, `prefix` of the serving environment (None:
+                it is the system's), `trees`, `directories`, `isolation`, `surroundings` and which of them are
+                `switched` (see `probes.surroundings`), `caches` (directory -> whether cold), `settings` of the host
+                (see `probes.settings`), `prove` (checks, see `probes.proof.check`), `stop_s`; for a server `ready`
+                (`paths` to ask in turn, `timeout_s`) and `measure` (see `probes.measure.measure`), for a command that
+                ends by itself `run` (`timeout_s`, and see `probes.output.figures`).
             emit: told `stage` events: `launching`, `ready`, `measuring`, `ending`.
 
         Raises:
@@ -340,8 +341,12 @@ class Trials:
         """Read every factor where it acts. A command is never said to be ready: it is looked at until all show."""
         pid = int(started["pid"])
         until = time.monotonic() + PROOF_PATIENCE_S if "run" in plan else 0.0
+        written = {
+            root: {path: source["object"] for path, source in change.get("write", {}).items() if "object" in source}
+            for root, change in plan.get("directories", {}).items()
+        }
         while True:
-            proved = proof.check(plan.get("prove", []), pid, started["moved"], self._settings)
+            proved = proof.check(plan.get("prove", []), pid, started["moved"], self._settings, written)
             if all(check["ok"] for check in proved) or lifetimes.is_zombie(pid) or time.monotonic() > until:
                 return proved
             time.sleep(0.02)

@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pydantic import JsonValue
+
 from fingerprint.factors.base import Evidence, Factor, Fixed, short
 from fingerprint.factors.plan import LaunchPlan
 from fingerprint.factors.tree import in_place_of, moved_roots
@@ -68,6 +70,9 @@ class Flag(Factor):
     new: Words | None
     old_name: str = ""
     """As the old launch writes it; empty: as `name`."""
+    old_resolved: tuple[JsonValue, ...] = ()
+    """What the old server said that it made of it; empty: it did not say."""
+    new_resolved: tuple[JsonValue, ...] = ()
 
     def apply(self, plan: LaunchPlan, *, new: bool) -> None:
         """Give the command line this setting's words, or take it away, under whatever name it is there."""
@@ -84,6 +89,9 @@ class Flag(Factor):
         plan.check(self.id, "word", values=names_of(name))  # the version at hand may know it by another of them
         for word in values:
             plan.check(self.id, "word", values=[word])
+        resolved = self.new_resolved if new else self.old_resolved
+        if resolved:
+            plan.check(self.id, "argument", names=_arguments(name), words=list(values), values=list(resolved))
 
     def revert(self) -> str:
         """What to change in the launch command."""
@@ -116,7 +124,21 @@ def find(old: Snapshot, new: Snapshot, _evidence: Evidence) -> Iterator[Factor |
             reason = "its old value is a secret, which snapshots do not hold"
             yield Fixed(f"flag:{name}", "a secret", _words(is_now), reason)
         else:
-            yield Flag(f"flag:{name}", _words(was), _words(is_now), name, was, is_now, old_name or "")
+            made = _resolved(old, old_name), _resolved(new, new_name)
+            yield Flag(f"flag:{name}", _words(was), _words(is_now), name, was, is_now, old_name or "", *made)
+
+
+def _arguments(flag: str) -> list[str]:
+    """What an engine may call the setting of a flag in its account of itself."""
+    return [name.lstrip("-").replace("-", "_") for name in names_of(flag)]
+
+
+def _resolved(side: Snapshot, flag: str | None) -> tuple[JsonValue, ...]:
+    """What the server of one side says that it made of a flag of its own command line."""
+    told = side.server.arguments
+    if flag is None or not isinstance(told, dict):
+        return ()
+    return tuple(told[name] for name in _arguments(flag) if name in told)[:1]
 
 
 def _words(values: Words | None) -> str:

@@ -113,6 +113,7 @@ class LaunchPlan:
             "argv": self.argv,
             "cwd": self.cwd,
             "variables": self.variables,
+            "prefix": self.prefix,
             "trees": {root: tree.to_json() for root, tree in self.trees.items()},
             "directories": {root: directory.to_json() for root, directory in self.directories.items()},
             "surroundings": self.surroundings,
