@@ -19,10 +19,10 @@ from fingerprint.bisect.told import tell
 from fingerprint.case import Opened
 from fingerprint.engines import Engine, Figure, figure_of
 from fingerprint.errors import CaseError, HostProgramError, LaunchError
-from fingerprint.factors import Evidence, Factor, Inside, LaunchPlan, plan_of
+from fingerprint.factors import Every, Evidence, Factor, Inside, LaunchPlan, Together, plan_of
 
 if TYPE_CHECKING:
-    from fingerprint.bisect.verdict import Culprit, Then, Verdict
+    from fingerprint.bisect.verdict import Then, Verdict
     from fingerprint.host import HostProgram
     from snapshots import Snapshot
 
@@ -64,9 +64,13 @@ class _Level:
     inside: str = ""
 
 
+def _nothing(_plan: LaunchPlan) -> None:
+    """Around the factors themselves there is nothing to give a plan."""
+
+
 @dataclass(frozen=True)
 class _Culprit:
-    """What is opened: `whole` of `search`, with `beside` new and `around` giving the plan all other factors."""
+    """What is opened: `whole` of `search`, with `beside` new and `around` giving the plan everything else."""
 
     of: str
     title: str
@@ -134,16 +138,11 @@ class Session:
             LaunchError: neither side of the comparison can be launched or measured at all.
             TargetError: the way to the host broke.
         """
-        verdict = self._search(_Level(self._apply))
+        every = Every.of(self.factors, self.evidence or Evidence())
+        verdict = self._search(_Level(every.apply))
         if self.evidence is not None:
-            for culprit in verdict.culprits:
-                if not culprit.bundle and culprit.share[1] > 0:
-                    self._open_factors(culprit, self.evidence)
+            self._open_blamed(verdict, every, self.search, _nothing, "")
         return verdict
-
-    def _apply(self, plan: LaunchPlan, new: frozenset[str]) -> None:
-        for name in sorted(self.factors):
-            self.factors[name].apply(plan, new=name in new)
 
     def _search(self, level: _Level) -> Verdict:
         while True:
@@ -164,20 +163,46 @@ class Session:
 
     # -- the inside of culprits --------------------------------------------------------------------------------
 
-    def _open_factors(self, culprit: Culprit, evidence: Evidence) -> None:
-        """Open each factor of a culprit, with those new that it acts together with."""
-        for name in sorted(culprit.factors):
-            beside = culprit.factors - {name}
-            if culprit.sufficient is None:  # alone on the old side it cannot be launched
-                beside |= frozenset(self.factors) - culprit.factors
+    def _open_blamed(
+        self, verdict: Verdict, inside: Inside, search: Search, around: Callable[[LaunchPlan], None], of: str
+    ) -> None:
+        """Open what a search among the parts of `inside` blames, with those new that it acts together with.
 
-            def around(plan: LaunchPlan, name: str = name, beside: frozenset[str] = beside) -> None:
-                for other in sorted(self.factors.keys() - {name}):
-                    self.factors[other].apply(plan, new=other in beside)
+        What makes it faster is not opened. Parts that no launch can separate are opened as one.
+        """
+        names = [part.id for part in inside.parts]
+        title = {part.id: part.title for part in inside.parts}
+        for blamed in verdict.culprits:
+            if blamed.share[1] <= 0 or (inside.ordered and (len(blamed.factors) > 1 or blamed.sufficient is None)):
+                continue
+            if blamed.bundle:
+                beside = self._seen_beside(blamed.factors, of)
+                together = Together.of(inside, blamed.factors, beside)
+                if together is not None:
+                    whole = f"together:{' + '.join(sorted(blamed.factors))}"
+                    self._open(_Culprit(whole, "", search, blamed.factors, beside, around), together)
+                continue
+            for name in sorted(blamed.factors):
+                beside = blamed.factors - {name}
+                if inside.ordered:
+                    beside = frozenset(names[: names.index(name)])
+                elif blamed.sufficient is None:  # alone on the old side it cannot be launched
+                    beside |= frozenset(names) - blamed.factors
 
-            self._open(
-                _Culprit(name, "", self.search, frozenset({name}), beside, around), self.factors[name].inside(evidence)
-            )
+                def with_others(plan: LaunchPlan, name: str = name, beside: frozenset[str] = beside) -> None:
+                    around(plan)
+                    inside.around(plan, beside, frozenset({name}))
+
+                part = _Culprit(name, title[name], search, frozenset({name}), beside, with_others)
+                self._open(part, inside.inside(name))
+
+    def _seen_beside(self, blamed: frozenset[str], of: str) -> frozenset[str]:
+        """What was new beside all of `blamed`, in launches with and without them; as little as there is."""
+        measured = {
+            frozenset(line.new) for line in self.journal.trials() if line.inside == of and line.status == "measured"
+        }
+        besides = [new for new in measured if not new & blamed and new | blamed in measured]
+        return min(besides, key=lambda new: (len(new), sorted(new)), default=frozenset())
 
     def _open(self, culprit: _Culprit, inside: Inside | str) -> None:
         """Search among the parts of a culprit, and open the guilty one in its turn."""
@@ -207,12 +232,7 @@ class Session:
 
         verdict = self._search(_Level(apply, search, culprit.of))
         self.opened.append(Opened(of=culprit.of, title=culprit.title, parts=parts, verdict=verdict))
-        for blamed in verdict.culprits:
-            if len(blamed.factors) == 1 and blamed.sufficient is not None and blamed.share[1] > 0:
-                place = names.index(min(blamed.factors))
-                before = frozenset(names[:place] if inside.ordered else ())
-                part = _Culprit(names[place], parts[place].title, search, blamed.factors, before, culprit.around)
-                self._open(part, inside.inside(names[place]))
+        self._open_blamed(verdict, inside, search, culprit.around, culprit.of)
 
     def _begin(self, culprit: _Culprit, inside: Inside, parts: list[FactorLine], search: Search) -> None:
         line = OpenLine(

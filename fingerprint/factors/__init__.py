@@ -7,7 +7,7 @@ can switch is `Fixed`, with the reason. `find` asks all kinds.
 from __future__ import annotations
 
 from fingerprint.errors import UsageError
-from fingerprint.factors.base import Evidence, Factor, Fixed, Found, Inside, Part
+from fingerprint.factors.base import Every, Evidence, Factor, Fixed, Found, Inside, Part, Together
 from fingerprint.factors.plan import LaunchPlan, plan_of
 from snapshots import Snapshot
 
@@ -41,4 +41,16 @@ def find(old: Snapshot, new: Snapshot, evidence: Evidence) -> Found:
     return Found(factors, fixed)
 
 
-__all__ = ["Evidence", "Factor", "Fixed", "Found", "Inside", "LaunchPlan", "Part", "find", "plan_of"]
+__all__ = [
+    "Every",
+    "Evidence",
+    "Factor",
+    "Fixed",
+    "Found",
+    "Inside",
+    "LaunchPlan",
+    "Part",
+    "Together",
+    "find",
+    "plan_of",
+]

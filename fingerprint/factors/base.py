@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 if TYPE_CHECKING:
@@ -134,12 +134,100 @@ class Inside(ABC):
     def apply(self, plan: LaunchPlan, new: frozenset[str]) -> None:
         """Give the plan these parts new and all others old, in place of the factor's own value, with the checks."""
 
+    def around(self, plan: LaunchPlan, new: frozenset[str], opened: frozenset[str]) -> None:
+        """The same around parts that are opened: they are old so far, and nothing is proven of them yet."""
+        count = len(plan.checks)
+        self.apply(plan, new - opened)
+        made = plan.checks[count:]
+        plan.checks[count:] = [one for one in made if not any(_holds(one["factor"], part) for part in opened)]
+
     def inside(self, _part: str) -> Inside | str:
         """What one part is made of, in its turn: all others stay old, or where they come in order, those after it do.
 
         Answers as `Factor.inside` does.
         """
         return ""
+
+
+def _holds(factor: str, part: str) -> bool:
+    """Whether a check of `factor` is of this part, or of what it is a part of."""
+    return part == factor or (part.startswith(factor) and part[len(factor)] in "@/#")
+
+
+@dataclass(frozen=True)
+class Every(Inside):
+    """The factors of a search themselves, as the parts of what is searched."""
+
+    factors: Mapping[str, Factor]
+    evidence: Evidence
+
+    @classmethod
+    def of(cls, factors: Mapping[str, Factor], evidence: Evidence) -> Every:
+        """All factors of a search; a factor's title is its id."""
+        parts = tuple(Part(one.id, "", one.old_words, one.new_words, one.revert()) for one in factors.values())
+        return cls(parts, factors, evidence)
+
+    def apply(self, plan: LaunchPlan, new: frozenset[str]) -> None:
+        """Every factor at its value."""
+        self.around(plan, new, frozenset())
+
+    def around(self, plan: LaunchPlan, new: frozenset[str], opened: frozenset[str]) -> None:
+        """Every factor but those that are opened, which give the plan their own."""
+        for name in sorted(self.factors.keys() - opened):
+            self.factors[name].apply(plan, new=name in new)
+
+    def inside(self, part: str) -> Inside | str:
+        """What the factor is made of."""
+        return self.factors[part].inside(self.evidence)
+
+
+@dataclass(frozen=True)
+class Together(Inside):
+    """Parts that no launch can separate, each as what it is made of: some of that may be launched apart.
+
+    Attributes:
+        outer: what they are parts of.
+        members: their ids.
+        opened: those that have parts of their own which come in no order.
+        beside: parts of `outer` that stay new.
+    """
+
+    outer: Inside
+    members: frozenset[str]
+    opened: Mapping[str, Inside]
+    beside: frozenset[str]
+
+    @classmethod
+    def of(cls, outer: Inside, members: frozenset[str], beside: frozenset[str]) -> Together | None:
+        """Look into all of them; None where none has parts to search."""
+        inner = {name: outer.inside(name) for name in sorted(members)}
+        opened = {
+            name: one for name, one in inner.items() if isinstance(one, Inside) and not one.ordered and one.parts[1:]
+        }
+        if not opened:
+            return None
+        plain = [one for one in outer.parts if one.id in members - opened.keys()]
+        parts = [*(replace(one, title=one.title or one.id) for one in plain)]
+        parts += [part for one in opened.values() for part in one.parts]
+        return cls(tuple(parts), outer, members, opened, beside)
+
+    def apply(self, plan: LaunchPlan, new: frozenset[str]) -> None:
+        """Each member's own parts, and the members that have none."""
+        self.around(plan, new, frozenset())
+
+    def around(self, plan: LaunchPlan, new: frozenset[str], opened: frozenset[str]) -> None:
+        """The same, but for a member that is opened itself."""
+        self.outer.around(plan, self.beside | (new & self.members), frozenset(self.opened) | (opened & self.members))
+        for one in self.opened.values():
+            names = frozenset(part.id for part in one.parts)
+            one.around(plan, new & names, opened & names)
+
+    def inside(self, part: str) -> Inside | str:
+        """What a member, or one part of it, is made of."""
+        if part in self.members:
+            return self.outer.inside(part)
+        owner = next(one for one in self.opened.values() if part in {inner.id for inner in one.parts})
+        return owner.inside(part)
 
 
 @dataclass(frozen=True)

@@ -113,6 +113,8 @@ def title_of(factor: str) -> str:
         return f"commit {factor.partition('@')[2]}"
     if kind == "tree":
         return f"the local change of {name}"
+    if kind == "together":
+        return listing((title_of(one) for one in name.split(" + ")), 4)
     if kind == "bundle":
         return f"the bundle of {listing(name.split('+'), 4)}"
     return name or factor

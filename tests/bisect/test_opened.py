@@ -13,7 +13,7 @@ from test_session import FACTORS, Scripted, session
 from fingerprint.bisect.journal import Journal
 from fingerprint.bisect.search import Budget, Search
 from fingerprint.bisect.session import Session
-from fingerprint.errors import CaseError
+from fingerprint.errors import CaseError, HostProgramError
 from fingerprint.factors import Evidence, Factor, Inside, LaunchPlan, Part
 from fingerprint.factors.variables import Variable
 
@@ -148,6 +148,64 @@ def test_a_partner_stays_new_while_the_other_is_opened(tmp_path: Path) -> None:
     assert [one.id for one in made.opened[0].culprits] == ["Q"]
     lines = Journal(tmp_path / "journal.jsonl").trials()
     assert all(plan["variables"]["A"] == "2" for line, plan in zip(lines, host.plans, strict=True) if line.inside)
+
+
+def test_parts_that_act_only_together_are_opened_with_each_other_new(tmp_path: Path) -> None:
+    def answer(plan: dict[str, Any]) -> float:
+        held = plan["variables"]
+        return slow_when("Q", "R2" if "R2" in held else "R")(plan)
+
+    host = Scripted(answer)
+    made = opened_session(host, tmp_path, with_b())
+    made.run()
+    assert [(one.of, [part.id for part in one.culprits]) for one in made.opened[:3]] == [
+        ("variable:B", ["Q", "R"]),
+        ("Q", []),
+        ("R", ["R2"]),
+    ]
+    lines = Journal(tmp_path / "journal.jsonl").trials()
+    deep = [plan["variables"] for line, plan in zip(lines, host.plans, strict=True) if line.inside == "R"]
+    assert deep
+    assert {(held["Q"], held["P"], held["S"], held["A"], held["C"]) for held in deep} == {("2", "1", "1", "1", "1")}
+
+
+def apart(plan: dict[str, Any]) -> object:
+    """P of B needs A's new value, and A needs P: A and B are launched together or not at all. Q makes it slow."""
+    held = plan["variables"]
+    if held["A"] != held["P"]:
+        return HostProgramError("A and P need each other", kind="launch")
+    return slow_when("Q")(plan)
+
+
+def test_factors_that_no_launch_separates_are_opened_as_one(tmp_path: Path) -> None:
+    host = Scripted(apart)
+    made = opened_session(host, tmp_path, with_b())
+    verdict = made.run()
+    (culprit,) = verdict.culprits
+    assert culprit.bundle
+    assert sorted(culprit.factors) == ["variable:A", "variable:B"]
+    together, part = made.opened
+    assert together.of == "together:variable:A + variable:B"
+    assert {one.id for one in together.parts} == {"variable:A", *LETTERS}
+    assert [one.id for one in together.culprits] == ["Q"]
+    assert (part.of, part.reason) == ("Q", "Q is as small as it gets")
+    resumed = opened_session(Scripted(apart), tmp_path, with_b())
+    launches = resumed.replay()
+    resumed.run()
+    assert resumed.opened == made.opened
+    assert resumed.number == launches  # nothing was launched again
+
+
+def test_factors_that_no_launch_separates_and_that_have_no_parts_stay_one(tmp_path: Path) -> None:
+    def answer(plan: dict[str, Any]) -> object:
+        held = plan["variables"]
+        if held["A"] != held["B"]:
+            return HostProgramError("A and B need each other", kind="launch")
+        return slow_when("A")(plan)
+
+    made = opened_session(Scripted(answer), tmp_path, dict(FACTORS))
+    assert made.run().culprits[0].bundle
+    assert made.opened == []
 
 
 def test_one_budget_holds_for_all_of_it(tmp_path: Path) -> None:

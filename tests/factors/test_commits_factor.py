@@ -9,7 +9,7 @@ from git_trees import commit, git, new_tree
 
 from fingerprint.commits import way_between
 from fingerprint.errors import UsageError
-from fingerprint.factors import Inside, LaunchPlan
+from fingerprint.factors import Inside, LaunchPlan, Together
 from fingerprint.factors.commits import MOST_STEPS, Commits, Files, commits_inside
 from fingerprint.factors.hunks import Hunks
 from fingerprint.factors.plan import TreePlan
@@ -152,6 +152,36 @@ def test_one_commit_is_opened_to_its_files_and_a_file_to_its_hunks(tree: Path) -
     git(tree, "checkout", "-q", "--detach", late.commit)
     git(tree, "apply", "-", stdin=late.changes[0])
     assert (tree / "src/m.py").read_text().split("\n") == [*before[:30], "late", *before[30:], ""]
+
+
+def test_two_files_that_act_together_are_opened_beside_each_other(tree: Path) -> None:
+    lines = [f"line {n}" for n in range(40)]
+    start = commit(tree, {"src/m.py": "\n".join(lines) + "\n", "src/n.py": "old\n", "src/o.py": "old\n"}, "lines")
+    after = [*lines[:3], "early", *lines[3:30], "late", *lines[30:]]
+    end = commit(tree, {"src/m.py": "\n".join(after) + "\n", "src/n.py": "new\n", "src/o.py": "new\n"}, "three")
+    inside = opened(tree, start, end)
+    files = inside.inside(inside.parts[0].id)
+    assert isinstance(files, Files)
+    names = {part.id.rpartition("/")[2]: part.id for part in files.parts}
+    hunks = files.inside(names["m.py"])
+    assert isinstance(hunks, Hunks)
+    plan = LaunchPlan(argv=[], cwd="/", variables={}, prefix=None)
+    files.around(plan, frozenset({names["n.py"]}), frozenset({names["m.py"]}))
+    hunks.apply(plan, frozenset({hunks.parts[0].id}))
+    checked_out = plan.trees["/live"]
+    git(tree, "checkout", "-q", "--detach", checked_out.commit)
+    for patch in checked_out.changes:
+        git(tree, "apply", "-", stdin=patch)
+    texts = [(tree / "src" / name).read_text() for name in ("m.py", "n.py", "o.py")]
+    assert texts == ["\n".join([*lines[:3], "early", *lines[3:], ""]), "new\n", "old\n"]
+    proven = {check["factor"]: (check["what"], check.get("commit")) for check in plan.checks}
+    assert proven == {
+        names["m.py"]: ("text", None), names["n.py"]: ("committed", end), names["o.py"]: ("committed", start)
+    }  # fmt: skip
+    together = Together.of(files, frozenset({names["m.py"], names["n.py"]}), frozenset())
+    assert together is not None
+    assert [part.id for part in together.parts] == [names["n.py"], *(part.id for part in hunks.parts)]
+    assert len(planned(together, frozenset({hunks.parts[1].id})).changes) == 1
 
 
 def test_commits_that_are_nowhere_are_said_and_not_opened(tree: Path, tmp_path: Path) -> None:
