@@ -19,7 +19,17 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Pa
 
 from probes import digests, unnamed
 from probes.interpreter import Interpreter, build, deduce
-from probes.reading import Json, attempt, canonical, files_below, names_in, read_bytes, read_text, unread
+from probes.reading import (
+    Json,
+    attempt,
+    canonical,
+    files_below,
+    is_unread,
+    names_in,
+    read_bytes,
+    read_text,
+    unread,
+)
 from probes.secrets import Keeper
 
 _LARGEST_METADATA_BYTES = 4 << 20
@@ -118,9 +128,27 @@ def read(context: Dict[str, Any]) -> Json:
         "conda": _conda(interpreter.prefix, keeper, digests_too=bool(ask.get("verify"))),
         "leftovers": leftovers,
         "unnamed": attempt(lambda: unnamed.of(context, interpreter.path)),
+        "owners": _owners(context.get("server") or {}, list(chosen.values())),
         "files": files,
         "unkept": unkept,
     }
+
+
+def _owners(server: Json, founds: List[Found]) -> Dict[str, str]:
+    """The CUDA libraries that the server has mapped, by path, and the distribution whose RECORD names each.
+
+    Those of wheels are named by their major version alone and have none inside, so their wheel's is the one there is.
+    """
+    tables = [one["libraries"] for one in (server.get("processes") or {}).values() if not is_unread(one["libraries"])]
+    paths = {str(library["path"]) for table in tables for library in table.values()}
+    wanted = [path for path in sorted(paths) if os.path.basename(path).startswith(("libcu", "libnv", "libnccl"))]
+    owners: Dict[str, str] = {}
+    for found in founds:
+        site = os.path.realpath(found.site) + "/" if wanted and found.record else None
+        for path in wanted:
+            if site and path.startswith(site) and f"\n{path[len(site) :]}," in f"\n{found.record}":
+                owners[path] = f"{found.name} {found.version}"
+    return owners
 
 
 def _conda(prefix: str, keeper: Keeper, *, digests_too: bool) -> Dict[str, Json]:

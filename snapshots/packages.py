@@ -67,6 +67,8 @@ class Packages(Section):
     """Metadata directories that describe nothing: path -> what is wrong."""
     unnamed: State[Read[dict[str, str]]] = {}
     """Variables of the engine that are set and that none of its installed files names -> the directory searched."""
+    owners: State[dict[str, str]] = {}
+    """CUDA libraries that the server has mapped, by path -> the distribution that they came with, `name version`."""
     files: State[dict[str, dict[str, str]]] = {}
     """Canonical name -> path relative to `location` -> SHA-256 (hex) of the installed file, for kept distributions."""
     unkept: State[dict[str, str]] = {}

@@ -358,3 +358,17 @@ def test_how_the_interpreter_was_built_is_what_it_says_itself(environment: Path,
     assert all(flag in told["CONFIG_ARGS"] and "/" not in flag for flag in flags)
     assert built
     assert built == {name: str(told[name]) for name in built}
+
+
+def test_a_mapped_cuda_library_is_told_with_the_wheel_that_it_came_with(
+    environment_copy: tuple[Path, Path], context: Context
+) -> None:
+    python, site = environment_copy
+    name = "nvidia/cuda_runtime/lib/libcudart.so.12"
+    install(site, "nvidia_cuda_runtime_cu12", "12.8.90", {name: b"\x7fELF"})
+    install(site, "other", "1", {f"more/{name}": b"\x7fELF", "other/libcufoo.so": b""})
+    mapped = (site.resolve() / name, site.resolve() / "other/libcufoo.so.1", Path("/usr/lib/libcuda.so.1"))
+    libraries = {path.name: {"path": str(path)} for path in mapped}
+    server = {"processes": {"launcher": {"libraries": {"unread": "gone"}}, "rank 0": {"libraries": libraries}}}
+    section = packages.read({**context(python=str(python)), "server": server})
+    assert section["owners"] == {str(mapped[0]): "nvidia-cuda-runtime-cu12 12.8.90"}
