@@ -6,6 +6,7 @@ cannot, and the section says so.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from typing import Any, Dict, List, Optional, Tuple
@@ -27,6 +28,22 @@ _FIRST_NAMESPACE = "cgroup:[4026531835]"
 """The cgroup namespace that a kernel starts with always has this number."""
 _CONTAINER = re.compile(r"(docker|libpod|crio|cri-containerd|lxc|machine)[-/:]([0-9a-f]{12,64})")
 _POD = re.compile(r"(kubepods)[-/.].*/([0-9a-f]{64})")
+
+_IMAGES: Dict[str, Tuple[str, Dict[str, Tuple[str, ...]]]] = {
+    "docker": ("var/lib/docker/containers/%s/config.v2.json", {"image": ("Config", "Image"), "imageid": ("Image",)}),
+    "cri-containerd": (
+        "run/containerd/io.containerd.runtime.v2.task/k8s.io/%s/config.json",
+        {"image": ("annotations", "io.kubernetes.cri.image-name")},
+    ),
+    "crio": (
+        "var/lib/containers/storage/overlay-containers/%s/userdata/config.json",
+        {
+            "image": ("annotations", "io.kubernetes.cri-o.ImageName"),
+            "imageid": ("annotations", "io.kubernetes.cri-o.ImageRef"),
+        },
+    ),
+}
+"""Where each engine writes down what it made a container of, for root on the host to read."""
 
 
 def read(context: Dict[str, Any]) -> Json:
@@ -53,7 +70,7 @@ def collect(root: str, pid: int) -> Json:
         "privileges": {}
         if is_unread(status)
         else {name: status[name] for name in ("CapEff", "NoNewPrivs", "Seccomp") if name in status},
-        "container": _container(process, paths),
+        "container": _container(root, process, paths),
         "hidden_ancestors": attempt(lambda: os.readlink(os.path.join(process, "ns/cgroup")) != _FIRST_NAMESPACE),
     }
 
@@ -190,13 +207,32 @@ def _shared_memory(place: str) -> Json:
     return about.f_frsize * about.f_blocks
 
 
-def _container(process: str, paths: Json) -> Dict[str, str]:
-    """What kind of container the server is in, with its id, as far as files tell."""
+def _image(root: str, kind: str, number: str) -> Dict[str, str]:
+    """The image of a container, seen from its host; empty where that cannot be seen."""
+    if kind not in _IMAGES:
+        return {}
+    path, wanted = _IMAGES[kind]
+    try:
+        told = json.loads(read_text(os.path.join(root, path % number)))
+    except (OSError, ValueError):
+        return {}
+    found: Dict[str, str] = {}
+    for name, steps in wanted.items():
+        value = told
+        for step in steps:
+            value = value.get(step) if isinstance(value, dict) else None
+        if isinstance(value, str) and value:
+            found[name] = value
+    return found
+
+
+def _container(root: str, process: str, paths: Json) -> Dict[str, str]:
+    """What kind of container the server is in, its id and image, as far as files tell."""
     found: Dict[str, str] = {}
     for path in [] if is_unread(paths) else paths.values():
         match = _CONTAINER.search(path) or _POD.search(path)
         if match:
-            found.update(kind=match[1], id=match[2])
+            found.update(kind=match[1], id=match[2], **_image(root, match[1], match[2]))
     for mark, kind in (("root/.dockerenv", "docker"), ("root/run/.containerenv", "podman")):
         if "kind" not in found and os.path.exists(os.path.join(process, mark)):
             found["kind"] = kind

@@ -10,6 +10,7 @@ import base64
 import contextlib
 import getpass
 import hashlib
+import logging
 import shlex
 import socket
 from pathlib import Path
@@ -163,6 +164,8 @@ class _Route:
     def __init__(self, config: Path) -> None:
         import paramiko
 
+        # A connection that breaks is our own sentence; without a handler its traceback would go to standard error.
+        logging.getLogger("paramiko").addHandler(logging.NullHandler())
         text = read_config(config) + "Host *\n" + read_config(Path("/etc/ssh/ssh_config"))
         self._config = paramiko.SSHConfig.from_text(text)
         self._clients: list[paramiko.SSHClient] = []
@@ -183,7 +186,7 @@ class _Route:
         host = options.get("hostname", address.host)
         port = address.port or int(options.get("port", 22))
         user = address.user or options.get("user") or getpass.getuser()
-        where = f"{user}@{host}" if port == 22 else f"{user}@{host}:{port}"
+        where = f"{user}@{host}" if port == 22 else f"{user}@{f'[{host}]' if ':' in host else host}:{port}"
         way = self._way(address.host, options, host, port, where, through)
         alias = options.get("hostkeyalias")
         client = paramiko.SSHClient()
@@ -214,13 +217,14 @@ class _Route:
         except paramiko.PasswordRequiredException:
             raise TargetError(f"{where}: its private key is locked; `ssh-add` hands it to the agent.") from None
         except paramiko.AuthenticationException as error:
+            by_hand = f"ssh -v {'' if port == 22 else f'-p {port} '}{user}@{address.host}"
             tried = ", ".join(keys) if keys else "the agent's keys and those in ~/.ssh"
-            raise TargetError(
-                f"{where} does not accept {tried} ({_words(error)}); `ssh -v {where}` shows more."
-            ) from None
+            raise TargetError(f"{where} does not accept {tried} ({_words(error)}); `{by_hand}` shows more.") from None
         except paramiko.SSHException as error:
             if str(error).startswith("No authentication methods"):
                 raise TargetError(f"{where}: there is no key to offer, neither in the agent nor in ~/.ssh.") from None
+            if "banner" in str(error):
+                raise TargetError(f"{where} hung up or does not speak SSH on this port.") from None
             raise TargetError(f"{where}: {_words(error)}.") from None
         except (OSError, EOFError) as error:
             raise TargetError(f"{where} cannot be reached: {_words(error)}.") from None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from probes import host, limits
 from probes.secrets import Keeper
@@ -110,6 +113,34 @@ def test_a_limit_on_an_ancestor_is_a_limit(tmp_path: Path) -> None:
     assert found.limits == {"locked memory": "8388608", "open files": "1024", "cpu time": "unlimited"}
     assert found.container["kind"] == "cri-containerd"
     assert found.privileges["Seccomp"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "path", "told", "expected"),
+    [
+        (
+            "0::/system.slice/docker-{}.scope\n",
+            "var/lib/docker/containers/{}/config.v2.json",
+            {"Image": "sha256:5f", "Config": {"Image": "lmsysorg/sglang:v0.5.5", "Env": ["HF_TOKEN=hf_x"]}},
+            {"kind": "docker", "image": "lmsysorg/sglang:v0.5.5", "imageid": "sha256:5f"},
+        ),
+        (
+            "0::/kubepods/pod1/cri-containerd-{}.scope\n",
+            "run/containerd/io.containerd.runtime.v2.task/k8s.io/{}/config.json",
+            {"annotations": {"io.kubernetes.cri.image-name": "registry/sglang@sha256:5f"}},
+            {"kind": "cri-containerd", "image": "registry/sglang@sha256:5f"},
+        ),
+        ("0::/docker/{}\n", "var/lib/docker/containers/{}/config.v2.json", ["no", "table"], {"kind": "docker"}),
+        ("0::/docker/{}\n", "elsewhere", {}, {"kind": "docker"}),
+    ],
+)
+def test_the_image_of_a_container_is_read_where_its_engine_wrote_it_down(
+    tmp_path: Path, cgroup: str, path: str, told: object, expected: dict[str, str]
+) -> None:
+    number = "0123456789abcdef" * 4
+    process(tmp_path, cgroup.format(number))
+    root = write(tmp_path, {"sys/fs/cgroup/cgroup.procs": "", path.format(number): json.dumps(told)})
+    assert limits.collect(root, 7)["container"] == {"id": number, **expected}
 
 
 def test_counters_are_state_and_limits_are_identity(tmp_path: Path) -> None:

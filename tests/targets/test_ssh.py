@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -257,3 +260,21 @@ def test_relative_includes_are_below_the_first_file_s_folder(tmp_path: Path) -> 
     (tmp_path / "circle").write_text("Include circle\n")
     assert "Port 2222" in read_config(tmp_path / "config")
     assert isinstance(read_config(tmp_path / "circle"), str)
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_a_port_that_speaks_no_ssh_is_one_sentence_and_no_traceback(said: bytes, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer_once() -> None:
+            connection, _ = listening.accept()
+            connection.sendall(said)
+            connection.close()
+
+        threading.Thread(target=answer_once, daemon=True).start()
+        port = listening.getsockname()[1]
+        words = [sys.executable, "-m", "fingerprint", "capture", f"127.0.0.1:{port}", "-o", str(tmp_path / "x.json")]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    (sentence,) = done.stderr.splitlines()
+    assert sentence.endswith(f"@127.0.0.1:{port} hung up or does not speak SSH on this port.")
