@@ -7,11 +7,13 @@ and a file that came from the hub is a link whose target's name is the digest of
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import re
+import stat
 import struct
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 from probes.reading import Json, attempt, read_bytes, unread, without_server
 from probes.server import option
@@ -20,11 +22,13 @@ _LARGEST_SMALL_BYTES = 32 << 20
 _LARGEST_HEADER_BYTES = 100 << 20
 _MOST_FILES = 2000
 _SMALL = re.compile(r"\.(json|jinja|txt|model|py|tiktoken|yaml)$")
-_FLAGS = {
-    "target": ("--model-path", "--model"),
-    "draft": ("--speculative-draft-model-path", "--speculative-draft-model"),
-    "token map": ("--speculative-token-map",),
+_NAMED = {
+    "target": (("--model-path", "--model"), "model_path"),
+    "draft": (("--speculative-draft-model-path", "--speculative-draft-model"), "speculative_draft_model_path"),
+    "token map": (("--speculative-token-map",), "speculative_token_map"),
 }
+"""Role -> flags, and the resolved argument that says the same of a server that was started from a file of settings."""
+_REVISION = {"target": ("--revision",), "draft": ("--speculative-draft-model-revision",)}
 
 
 def read(context: Dict[str, Any]) -> Json:
@@ -34,27 +38,33 @@ def read(context: Dict[str, Any]) -> Json:
         return missing
     serving = context["serving"]
     models: Dict[str, Json] = {}
-    for role, flags in _FLAGS.items():
-        named = next((value for flag in flags for value in [option(serving["argv"], flag)] if value), None)
-        if named:
-            models[role] = attempt(lambda named=named: _model(named, serving))  # type: ignore[misc]
+    told = (context.get("server") or {}).get("arguments") or {}
+    for role, (flags, argument) in _NAMED.items():
+        named = _first_option(serving["argv"], flags) or told.get(argument)
+        if isinstance(named, str) and named:
+            revision = _first_option(serving["argv"], _REVISION.get(role, ()))
+            models[role] = attempt(functools.partial(_model, named, revision or "main", serving))
     return {"models": models}
 
 
-def _model(named: str, serving: Dict[str, Json]) -> Json:
+def _first_option(argv: List[str], flags: Sequence[str]) -> Optional[str]:
+    return next((value for value in (option(argv, flag) for flag in flags) if value), None)
+
+
+def _model(named: str, wanted: str, serving: Dict[str, Json]) -> Json:
     cwd = serving["cwd"] if isinstance(serving["cwd"], str) else "/"
     path = os.path.join(cwd, named)
     revision = None
     if not os.path.exists(path):
-        found = _from_hub(named, serving)
+        found = _from_hub(named, wanted, serving)
         if found is None:
             return unread(f"{named} is neither a path nor in the hub's cache")
         path, revision = found, os.path.basename(found)
     path = os.path.abspath(path)
-    if os.path.isfile(path):
+    if not os.path.isdir(path):
         return {"name": named, "path": path, "files": {os.path.basename(path): _file(path)}}
     match = re.search(r"/snapshots/([0-9a-f]{40})(?:/|$)", os.path.realpath(path) + "/")
-    names = sorted(name for name in os.listdir(path) if os.path.isfile(os.path.join(path, name)))[:_MOST_FILES]
+    names = sorted(name for name in os.listdir(path) if not os.path.isdir(os.path.join(path, name)))[:_MOST_FILES]
     return {
         "name": named,
         "path": path,
@@ -63,8 +73,8 @@ def _model(named: str, serving: Dict[str, Json]) -> Json:
     }
 
 
-def _from_hub(named: str, serving: Dict[str, Json]) -> Optional[str]:
-    """The snapshot directory of a hub name in the process's own cache."""
+def _from_hub(named: str, wanted: str, serving: Dict[str, Json]) -> Optional[str]:
+    """The snapshot directory of a hub name, at a branch or commit, in the process's own cache."""
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", named):
         return None
     variables = serving["in_rank"]
@@ -73,7 +83,6 @@ def _from_hub(named: str, serving: Dict[str, Json]) -> Optional[str]:
     )
     hub = variables.get("HF_HUB_CACHE") or variables.get("HUGGINGFACE_HUB_CACHE") or os.path.join(home, "hub")
     place = os.path.join(hub, "models--" + named.replace("/", "--"))
-    wanted = option(serving["argv"], "--revision") or "main"
     with contextlib.suppress(OSError):  # a commit can be named itself
         wanted = read_bytes(os.path.join(place, "refs", wanted), 4096).decode("ascii", "replace").strip()
     snapshot = os.path.join(place, "snapshots", wanted)
@@ -85,7 +94,9 @@ def _file(path: str) -> Json:
     try:
         about = os.stat(path)
     except OSError as error:
-        return unread(error)
+        return unread(error)  # a link of the hub whose blob is gone, for one
+    if not stat.S_ISREG(about.st_mode):
+        return unread(f"{path}: not a regular file")
     found: Dict[str, Json] = {"size_bytes": about.st_size, "modified": round(about.st_mtime, 1)}
     blob = _blob(path)
     if blob:

@@ -91,3 +91,13 @@ def test_a_folder_that_exists_gets_the_file_under_its_target_s_name(tmp_path: Pa
     (path,) = tmp_path.iterdir()
     assert path.name.startswith("local-")
     assert load(path).target == "local"
+
+
+def test_a_server_that_was_named_and_is_not_there_is_said_and_the_rest_is_kept(tmp_path: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    done = run("capture", "-q", "-o", str(tmp_path / "x.json"), "--no-verify", "--pid", str(gone.pid))
+    assert done.returncode == 2
+    (sentence,) = done.stderr.splitlines()
+    assert f"there is no process {gone.pid}" in sentence
+    assert load(tmp_path / "x.json").host.status in {"ok", "partial"}

@@ -106,16 +106,17 @@ def _capture_one(
     refuse_unwritable(path)
     with HostProgram(target, python) as host:
         snapshot = read(host, ask, store=store_beside(path))
-        if _several(snapshot) and sys.stdin.isatty() and sys.stderr.isatty():
+        undecided = len(snapshot.server.choices) > 1 and not {"pid", "port"} & ask.keys()
+        if undecided and sys.stdin.isatty() and sys.stderr.isatty():
             ask = {**ask, "pid": _choose(snapshot.server.choices)}
             snapshot = read(host, ask, store=store_beside(path))
         if measure and snapshot.server.status in {"ok", "partial"}:
             snapshot = snapshot.model_copy(update={"measured": measure_live(host, snapshot)})
     save_snapshot(_redacted(snapshot) if redact else snapshot, path)
-    if not quiet and not _several(snapshot):
+    if not quiet and not (snapshot.server.status == "failed" and snapshot.server.choices):
         _say_captured(snapshot, path)
-    if _several(snapshot):
-        raise UsageError(f"{target.name}: {snapshot.server.reason}. The snapshot in {path} is without a server.")
+    if snapshot.server.status == "failed":
+        raise UsageError(_serverless(target, snapshot, path))
     if measure and snapshot.measured is None:
         raise UsageError(f"{target.name}: nothing was measured: {snapshot.server.reason or 'no server is running'}.")
     if all(section.status in {"failed", "absent"} for section in snapshot.sections().values()):
@@ -141,8 +142,8 @@ def _capture_fleet(
     for target, path, outcome in zip(targets, paths, outcomes, strict=True):
         if isinstance(outcome, FingerprintError):
             words = str(outcome)
-        elif _several(outcome):
-            words = f"{target.name}: {outcome.server.reason}. The snapshot in {path} is without a server."
+        elif outcome.server.status == "failed":
+            words = _serverless(target, outcome, path)
         else:
             words = ""
             if not quiet:
@@ -191,8 +192,8 @@ def _choose(choices: list[Choice]) -> int:
     return int(typer.prompt("Several servers run here; which pid", err=True))
 
 
-def _several(snapshot: Snapshot) -> bool:
-    return snapshot.server.status == "failed" and len(snapshot.server.choices) > 1
+def _serverless(target: Target, snapshot: Snapshot, path: Path) -> str:
+    return f"{target.name}: {snapshot.server.reason}. The snapshot in {path} is without a server."
 
 
 def _say_captured(snapshot: Snapshot, path: Path) -> None:

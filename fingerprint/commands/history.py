@@ -40,7 +40,7 @@ def record(
     ask = {"pid": pid, "port": port, "keep": keep or [], "verify": True, "secret_key": secret_key()}
     with HostProgram(parse_target(target)) as host:
         snapshot = read(host, ask, store=Store(history.root / "snapshots" / "kept"))
-        if snapshot.server.choices and snapshot.server.status == "failed":
+        if snapshot.server.status == "failed":
             raise UsageError(f"{target}: {snapshot.server.reason}. Nothing was recorded.")
         if measure and snapshot.server.status in {"ok", "partial"}:
             snapshot = snapshot.model_copy(update={"measured": measure_live(host, snapshot)})

@@ -190,6 +190,32 @@ def test_a_hub_name_is_found_in_the_process_s_own_cache(context: Context, tmp_pa
     assert file.blob == blob
 
 
+def test_the_draft_has_a_revision_of_its_own_and_settings_files_are_heard(context: Context, tmp_path: Path) -> None:
+    for commit, branch in (("a" * 40, "main"), ("c" * 40, "tuned")):
+        place = tmp_path / "hub/models--org--name"
+        (place / "snapshots" / commit).mkdir(parents=True)
+        (place / "refs").mkdir(exist_ok=True)
+        (place / "refs" / branch).write_text(commit)
+    request = serving(
+        context, "--config", "server.yaml", "--revision", "tuned", "--speculative-draft-model-path", "org/name",
+        HF_HUB_CACHE=str(tmp_path / "hub"),
+    )  # fmt: skip
+    request["server"] = {"arguments": {"model_path": "org/name", "speculative_token_map": None}}
+    found = Models.model_validate(models.read(request)).models
+    revisions = {role: one.revision for role, one in found.items() if isinstance(one, Model)}
+    assert revisions == {"target": "c" * 40, "draft": "a" * 40}
+
+
+def test_a_file_of_a_model_that_is_gone_or_is_none_is_a_reason(context: Context, tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").symlink_to("../../blobs/" + "b" * 64)
+    os.mkfifo(tmp_path / "config.json")
+    (model,) = Models.model_validate(models.read(serving(context, "--model", str(tmp_path)))).models.values()
+    assert isinstance(model, Model)
+    reasons = {name: one.unread for name, one in model.files.items() if isinstance(one, Unread)}
+    assert reasons["model.safetensors"].endswith("does not exist")
+    assert reasons["config.json"].endswith("not a regular file")
+
+
 @pytest.mark.parametrize("contents", [b"", b"\xff" * 8, struct.pack("<Q", 100) + b"short"])
 def test_what_is_no_safetensors_file_is_a_reason(tmp_path: Path, contents: bytes) -> None:
     (tmp_path / "model.safetensors").write_bytes(contents)
