@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from probes.reading import Json, read_bytes, read_text, unread, without_server
+from probes.secrets import Keeper
 
 _MOST_FILES = 200_000
 _MOST_CHOICES = 500
 _LARGEST_CHOICE_BYTES = 4 << 20
+_TEXT_BYTES = 4096
+_TEXTS_BYTES = 32 << 10
+"""A file of choices up to the one size is kept as text, and of all together up to the other."""
 
 Variables = Dict[str, str]
 
@@ -35,7 +39,8 @@ def read(context: Dict[str, Any]) -> Json:
     except OSError:
         owner, mounts = None, []
     places = locations(serving["in_rank"], owner if owner is not None else os.getuid())
-    return {"caches": {name: _cache(path, owner, mounts) for name, path in places.items()}}
+    keeper = context["keeper"]
+    return {"caches": {name: _cache(path, owner, mounts, keeper) for name, path in places.items()}}
 
 
 def locations(variables: Variables, owner: int) -> Dict[str, str]:
@@ -78,9 +83,10 @@ def _user(owner: int) -> str:
         return str(owner)
 
 
-def _cache(path: str, owner: Optional[int], mounts: List[Tuple[str, str]]) -> Dict[str, Json]:
+def _cache(path: str, owner: Optional[int], mounts: List[Tuple[str, str]], keeper: Keeper) -> Dict[str, Json]:
     try:
         about = os.stat(path)
+        os.listdir(path)
     except FileNotFoundError:
         return {
             "path": path,
@@ -89,18 +95,24 @@ def _cache(path: str, owner: Optional[int], mounts: List[Tuple[str, str]]) -> Di
             "filesystem": file_system(path, mounts),
         }
     except OSError as error:
-        return {"path": path, "exists": unread(error), "filesystem": file_system(path, mounts)}
-    files, size, newest, digest, choices, cut = _walk(path)
+        return {
+            "path": path,
+            "exists": unread(error),
+            "choices": unread(error),
+            "filesystem": file_system(path, mounts),
+        }
+    found = _walk(path)
     return {
         "path": path,
         "exists": True,
         "writable": None if owner is None else _may_write(about, owner),
         "filesystem": file_system(path, mounts),
-        "files": files,
-        "size_bytes": size,
-        "newest": newest,
-        "manifest": None if cut else digest,
-        "choices": choices,
+        "files": found.files,
+        "size_bytes": found.size,
+        "newest": found.newest,
+        "manifest": found.digest,
+        "choices": found.choices,
+        "texts": {name: keeper.text(text) for name, text in found.texts.items()},
     }
 
 
@@ -122,10 +134,23 @@ def _may_write(about: os.stat_result, owner: int) -> bool:
     return bool(about.st_mode & (0o200 if about.st_uid == owner else 0o022))
 
 
-def _walk(root: str) -> Tuple[int, int, float, str, Dict[str, str], bool]:
+class _Contents(NamedTuple):
+    """What lies in a cache."""
+
+    files: int
+    size: int
+    newest: float
+    digest: Optional[str]
+    """None where there are too many files to look at all."""
+    choices: Dict[str, Json]
+    texts: Dict[str, str]
+
+
+def _walk(root: str) -> _Contents:
     rows: List[str] = []
-    choices: Dict[str, str] = {}
-    size, newest, count = 0, 0.0, 0
+    choices: Dict[str, Json] = {}
+    texts: Dict[str, str] = {}
+    size, newest, count, kept = 0, 0.0, 0, 0
     for place, directories, names in os.walk(root):
         directories.sort()
         for name in sorted(names):
@@ -136,18 +161,23 @@ def _walk(root: str) -> Tuple[int, int, float, str, Dict[str, str], bool]:
                 continue
             count += 1
             if count > _MOST_FILES:
-                return count, size, round(newest, 1), "", choices, True
+                return _Contents(count, size, round(newest, 1), None, choices, texts)
             size += about.st_size
             newest = max(newest, about.st_mtime)
             relative = os.path.relpath(path, root)
             rows.append(f"{relative} {about.st_size}")
             if _is_choice(relative) and len(choices) < _MOST_CHOICES and about.st_size <= _LARGEST_CHOICE_BYTES:
                 try:
-                    choices[relative] = hashlib.sha256(read_bytes(path, _LARGEST_CHOICE_BYTES)).hexdigest()
-                except OSError:
+                    data = read_bytes(path, _LARGEST_CHOICE_BYTES)
+                except OSError as error:
+                    choices[relative] = unread(error)
                     continue
+                choices[relative] = hashlib.sha256(data).hexdigest()
+                if len(data) <= _TEXT_BYTES and kept + len(data) <= _TEXTS_BYTES:
+                    kept += len(data)
+                    texts[relative] = data.decode("utf-8", "replace")
     digest = hashlib.sha256("\n".join(rows).encode("utf-8", "surrogateescape")).hexdigest()
-    return count, size, round(newest, 1), digest, choices, False
+    return _Contents(count, size, round(newest, 1), digest, choices, texts)
 
 
 def _is_choice(path: str) -> bool:

@@ -19,8 +19,10 @@ class Cache(Part):
     """Change time of the newest file, seconds since the epoch."""
     manifest: State[str | None] = None
     """SHA-256 over the names and sizes of the files: compiled code comes and goes."""
-    choices: dict[str, str] = {}
+    choices: Read[dict[str, Read[str]]] = {}
     """Files of measured choices that steer the next start -> SHA-256."""
+    texts: State[dict[str, str]] = {}
+    """The small ones of these files as they are: what was chosen, and between which GPUs there is peer access."""
 
 
 class Caches(Section):

@@ -461,8 +461,11 @@ def _gates(names: set[str], scene: Scene) -> Iterator[Reason]:
     given: list[str] = []
     for name in sorted(names):
         values = (scene.rank_values(name) or []) + scene.launch_values(name)
-        if values:
-            (given if any(value is not None for value in values) else unset).append(name)
+        told = sorted({value for value in values if value is not None})
+        if told:
+            given.append(f"{name}={' or '.join(value[:40] for value in told[:2])}")
+        elif values:
+            unset.append(name)
     if given:
         yield Reason(f"the changed code depends on {', '.join(given)}, which is set here", 0.5, HERE)
     elif unset:

@@ -179,7 +179,7 @@ def test_code_behind_an_unset_variable_is_evidence_and_not_proof(line: str) -> N
     switched = {"SGLANG_NEW_PATH": "1"}
     opened = the(host(launch=switched), host(launch=switched, patches=patch), f"tree:{path}")
     assert says(closed, "evidence, not proof")
-    assert says(opened, "on SGLANG_NEW_PATH, which is set here")
+    assert says(opened, "on SGLANG_NEW_PATH=1, which is set here")
     assert closed.likelihood < opened.likelihood
 
 

@@ -109,7 +109,7 @@ def test_measured_choices_are_identity_and_compiled_code_is_state(context: Conte
     digests = []
     for path, text in (
         ("kernel.so", "code"), ("other.so", "more code"), ("flashinfer/autotune/rank0.json", '{"tactic": 1}'),
-        ("gpu_p2p_access_cache_for_0,1.json", "{}"),
+        ("gpu_p2p_access_cache_for_0,1.json", '{"0->1": true}'),
     ):  # fmt: skip
         (place / path).write_text(text)
         found = Caches.model_validate(caches.read(request))
@@ -117,7 +117,9 @@ def test_measured_choices_are_identity_and_compiled_code_is_state(context: Conte
     assert digests[0] == digests[1]
     assert len(set(digests)) == 3
     cache = found.caches["sglang"]
+    assert isinstance(cache.choices, dict)
     assert set(cache.choices) == {"flashinfer/autotune/rank0.json", "gpu_p2p_access_cache_for_0,1.json"}
+    assert cache.texts["flashinfer/autotune/rank0.json"] == '{"tactic": 1}'
     assert (cache.files, cache.writable) == (4, True)
     assert found.caches["triton"].exists is False
 
@@ -130,6 +132,26 @@ def test_a_cache_that_is_used_for_the_first_time_is_the_same_cache(context: Cont
     after = Caches.model_validate(caches.read(request))
     assert (before.caches["triton"].exists, after.caches["triton"].exists) == (False, True)
     assert identity_digest(before) == identity_digest(after)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody who may not look")
+def test_a_cache_that_may_not_be_looked_into_is_unread_and_not_empty(context: Context, tmp_path: Path) -> None:
+    place = tmp_path / ".cache/sglang"
+    place.mkdir(parents=True)
+    (place / "gpu_p2p_access_cache_for_0,1.json").write_text("{}")
+    place.chmod(0o700)
+    request = serving(context, HOME=str(tmp_path))
+    for above in tmp_path.parents:
+        if above.stat().st_mode & 0o005 != 0o005 and above.is_relative_to("/tmp"):
+            above.chmod(0o755)
+    os.seteuid(65534)
+    try:
+        cache = Caches.model_validate(caches.read(request)).caches["sglang"]
+    finally:
+        os.seteuid(0)
+    assert isinstance(cache.exists, Unread)
+    assert isinstance(cache.choices, Unread)
+    assert "Permission denied" in cache.choices.unread
 
 
 def test_file_systems_are_told_by_the_longest_mount() -> None:
