@@ -409,9 +409,11 @@ def _untuned(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
         return
     dist = snapshot.packages.distributions.get("triton")
     running = version(str(dist.version)) if dist is not None else None
-    paths = [path for files in snapshot.packages.files.values() for path in files if "/configs/triton_" in path]
-    tuned = {tuple(map(int, match.groups())) for path in paths if (match := _TUNED.fullmatch(path))}
-    if running is not None and tuned and running.release[:3] not in tuned:
+    if running is None:
+        return
+    files = [path for engine in ENGINES for path in snapshot.packages.files.get(engine, ())]
+    tuned = {tuple(map(int, match.groups())) for path in files if (match := _TUNED.fullmatch(path))}
+    if tuned and running.release[:3] not in tuned:
         shown = ", ".join(".".join(map(str, one)) for one in sorted(tuned))
         text = f"The engine has tuned configurations for Triton {shown}; {running} is installed."
         yield "packages/distributions/triton", text

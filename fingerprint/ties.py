@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
@@ -101,16 +103,21 @@ _ELSEWHERE = {
 }
 
 
+_EXTRA = re.compile(r"""[^;]*;(?!.*\bor\b).*(?<![\w"'])extra\s*==\s*["']\w.*""")
+"""A requirement of an extra: most are, and it is told without parsing them. `or` might make it hold all the same."""
+
+
 @lru_cache(maxsize=8192)
 def requirement_of(text: str) -> Requirement | None:
     """A requirement that holds on a Linux host; None for extras, other platforms and what cannot be parsed."""
+    if _EXTRA.fullmatch(text):
+        return None
     try:
         requirement = Requirement(text)
-    except InvalidRequirement:
+        holds = requirement.marker is None or requirement.marker.evaluate(dict(_ELSEWHERE))
+    except (InvalidRequirement, UndefinedComparison, UndefinedEnvironmentName):
         return None
-    if requirement.marker is not None and not requirement.marker.evaluate(dict(_ELSEWHERE)):
-        return None
-    return requirement
+    return requirement if holds else None
 
 
 def meets(dist: Distribution | None, requirement: Requirement) -> bool:

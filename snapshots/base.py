@@ -6,9 +6,11 @@ join on those keys. Two things are typed rather than guessed:
 
 * `State[T]` marks a reading that moves on its own (temperature, pid, free memory): shown, never part of the identity.
 * `Unread` stands where a value could not be read, with the reason. `None` means that the thing is really not there.
-"""
 
-from __future__ import annotations
+Every command that reads a snapshot waits for these classes. So annotations of models are evaluated as the compiled code
+that they are, not postponed to text that pydantic compiles again, and what validates a model is built once, as a part
+of what validates a snapshot, unless somebody makes such a model by itself.
+"""
 
 import hashlib
 import json
@@ -27,7 +29,7 @@ Key: TypeAlias = tuple[str, ...]
 class Part(BaseModel):
     """Base of every model here: immutable, and unknown fields are an error rather than lost."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
 
 
 class StateMark:

@@ -1,7 +1,5 @@
 """Caches of compiled kernels and measured choices, as a rank has them."""
 
-from __future__ import annotations
-
 from snapshots.base import Part, Read, Section, State
 
 

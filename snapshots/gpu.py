@@ -1,7 +1,5 @@
 """The GPUs and the driver. A reading that the board does not offer is None, one that failed is unread."""
 
-from __future__ import annotations
-
 from snapshots.base import Part, Read, Section, State
 
 

@@ -1,7 +1,5 @@
 """The machine below the server."""
 
-from __future__ import annotations
-
 from snapshots.base import Part, Read, Section, State
 
 
@@ -41,7 +39,7 @@ class Host(Section):
     system: dict[str, str] = {}
     firmware: dict[str, str] = {}
     virtualization: str | None = None
-    cpu: Cpu = Cpu()
+    cpu: Cpu = Cpu.model_construct()
     memory_kib: State[int | None] = None
     memory_available_kib: State[int | None] = None
     swap_kib: int | None = None

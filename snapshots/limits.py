@@ -1,7 +1,5 @@
 """What the server's processes may use."""
 
-from __future__ import annotations
-
 from snapshots.base import Part, Read, Section, State
 
 

@@ -1,7 +1,5 @@
 """What the server's log says it decided."""
 
-from __future__ import annotations
-
 from snapshots.base import Part, Section, State
 
 
@@ -20,4 +18,4 @@ class Log(Section):
 
     path: State[str | None] = None
     facts: dict[str, list[str]] = {}
-    running: Running = Running()
+    running: Running = Running.model_construct()

@@ -1,7 +1,5 @@
 """The model, the draft model and the token map that are served."""
 
-from __future__ import annotations
-
 from snapshots.base import Part, Read, Section, State
 
 

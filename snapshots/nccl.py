@@ -1,7 +1,5 @@
 """NCCL: its settings and their sources, the loaded library and the one that was meant."""
 
-from __future__ import annotations
-
 from snapshots.base import Part, Read, Section, State
 
 

@@ -1,7 +1,5 @@
 """The Python distributions of the serving interpreter, and whether they are still what their wheels shipped."""
 
-from __future__ import annotations
-
 from snapshots.base import Part, Read, Section, State
 
 

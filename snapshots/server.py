@@ -1,7 +1,5 @@
 """The live server, read from outside: its processes, their variables three ways, and its own account of itself."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import JsonValue

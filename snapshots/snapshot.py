@@ -4,8 +4,6 @@ The file is JSON. `schema` says which version wrote it, `id` is the digest of th
 the whole file, so one that was edited or cut is noticed when it is read again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, ValidationError
+from pydantic_core import from_json
 
 from snapshots.base import Part, Read, Section, State, identity_digest
 from snapshots.caches import Caches
@@ -76,18 +75,18 @@ class Snapshot(Part):
     method: State[Literal["captured", "imported"]] = "captured"
     """`imported`: made of a pasted report, so what it does not hold is unknown and not absent."""
     measured: State[Measured | None] = None
-    packages: Packages = Packages()
-    startup: Startup = Startup()
-    trees: Trees = Trees()
-    server: Server = Server()
-    gpu: Gpus = Gpus()
-    topology: Topology = Topology()
-    host: Host = Host()
-    limits: Limits = Limits()
-    nccl: Nccl = Nccl()
-    caches: Caches = Caches()
-    models: Models = Models()
-    log: Log = Log()
+    packages: Packages = Packages.model_construct()
+    startup: Startup = Startup.model_construct()
+    trees: Trees = Trees.model_construct()
+    server: Server = Server.model_construct()
+    gpu: Gpus = Gpus.model_construct()
+    topology: Topology = Topology.model_construct()
+    host: Host = Host.model_construct()
+    limits: Limits = Limits.model_construct()
+    nccl: Nccl = Nccl.model_construct()
+    caches: Caches = Caches.model_construct()
+    models: Models = Models.model_construct()
+    log: Log = Log.model_construct()
 
     @property
     def id(self) -> str:
@@ -104,6 +103,9 @@ class Snapshot(Part):
         body = self.model_dump(mode="json", by_alias=True, exclude_defaults=True) | head
         head["digest"] = _digest(body)
         return json.dumps({**head, **body}, indent=1, ensure_ascii=False) + "\n"
+
+
+Snapshot.model_rebuild()  # here, and not in whichever thread reads the first one
 
 
 def _digest(body: object) -> str:
@@ -135,24 +137,22 @@ def load(path: Path) -> Snapshot:
     try:
         if path.stat().st_size > LARGEST_FILE_BYTES:
             raise NotASnapshotError(f"{path} is larger than {LARGEST_FILE_BYTES >> 20} MiB: not a snapshot.")
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes()
     except FileNotFoundError:
         raise NotASnapshotError(f"{path} does not exist; `fingerprint capture -o {path}` writes one.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise NotASnapshotError(f"{path} cannot be read: {reason}.") from None
+    except OSError as error:
+        raise NotASnapshotError(f"{path} cannot be read: {error.strerror}.") from None
     return parse(text, str(path))
 
 
-def parse(text: str, name: str) -> Snapshot:
+def parse(text: str | bytes, name: str) -> Snapshot:
     """Make a snapshot of a file's text; `name` is what messages call it. Raises as `load` does."""
     try:
-        body = json.loads(text)
+        body = from_json(text, cache_strings="none")  # nearly every string in it is a path or a digest: there once
     except ValueError as error:
-        kind = "is cut off or damaged" if text.lstrip().startswith("{") else "is not a snapshot"
+        begun = text[:64].lstrip()[:1] in {"{", b"{"}
+        kind = "is cut off or damaged" if begun else "is not a snapshot"
         raise NotASnapshotError(f"{name} {kind} ({error}); capture it again or fetch a whole copy.") from None
-    except RecursionError:
-        raise NotASnapshotError(f"{name} is nested too deeply to be a snapshot.") from None
     if not isinstance(body, dict) or not isinstance(body.get("schema"), int) or "taken_at" not in body:
         raise NotASnapshotError(
             f"{name} is JSON but not a snapshot: it has no `schema` number; `fingerprint capture` writes one."

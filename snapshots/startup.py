@@ -1,7 +1,5 @@
 """Code that every Python process of the server runs before its own first line."""
 
-from __future__ import annotations
-
 from snapshots.base import Part, Read, Section
 
 

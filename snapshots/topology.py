@@ -1,7 +1,5 @@
 """How data gets to the GPUs: PCI links with every bridge above them, NUMA nodes, InfiniBand ports."""
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 from snapshots.base import Part, Read, Section, State

@@ -1,7 +1,5 @@
 """The source trees that the server imports from: commit, and every local difference per file."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from snapshots.base import Part, Read, Section, State, Unread

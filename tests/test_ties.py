@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from packaging.requirements import Requirement
 
-from fingerprint.ties import Tie, bundles, ties
+from fingerprint.ties import Tie, bundles, requirement_of, ties
 from snapshots import Distribution, Packages, Snapshot
 
 
@@ -85,3 +87,27 @@ def test_bundles_are_disjoint_and_the_other_way_round_they_are_the_same(
     assert len(members) == len(set(members))
     assert all(len(bundle) > 1 for bundle in found)
     assert found == bundles(ties(new, old))
+
+
+clauses = st.sampled_from(
+    [
+        'extra == "all"', "extra=='or'", '"all" == extra', 'extra != "all"', 'extra == ""', 'python_version >= "3.8"',
+        'sys_platform == "win32"', 'sys_platform == "linux"', 'platform_machine == "extra"',
+    ]
+)  # fmt: skip
+
+
+@given(
+    st.recursive(clauses, lambda inner: st.builds("({} {} {})".format, inner, st.sampled_from(["and", "or"]), inner))
+)
+def test_a_requirement_counts_exactly_where_its_marker_holds_without_an_extra(marker: str) -> None:
+    text = f"torch>=2; {marker}"
+    parsed = Requirement(text)
+    assert parsed.marker is not None
+    there = {"extra": "", "sys_platform": "linux", "platform_machine": "x86_64"}
+    assert (requirement_of(text) is not None) == parsed.marker.evaluate(dict(there))
+
+
+@pytest.mark.parametrize("marker", ['"x" == "y"', 'sys_platform ~= "linux"', '"extra" == "x"', "python_version > ;"])
+def test_a_marker_that_means_nothing_is_no_requirement(marker: str) -> None:
+    assert requirement_of(f"torch; {marker}") is None

@@ -145,8 +145,7 @@ def _changed_files(pair: Pair, changes: Iterable[Change]) -> list[Change]:
         old, new = pair.old.files[name], pair.new.files[name]
         files += [
             Change((pair.name, "files", name, path), old.get(path), new.get(path))
-            for path in sorted(old.keys() | new.keys())
-            if old.get(path) != new.get(path)
+            for path in sorted({path for path, _ in old.items() ^ new.items()})
         ]
     return files
 
