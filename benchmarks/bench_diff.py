@@ -2,8 +2,8 @@
 
 Two snapshots of a real Python environment with the digests of all its files, grown to 51 000 leaves where it is
 smaller. The second one has 30 packages at another version with a tenth of their files changed, and a few variables.
-Timed: the comparison, DeepDiff on the same data as dictionaries (where it is importable), and the whole command, in
-turns within one run.
+Timed: the comparison, DeepDiff on the same data as dictionaries (where it is importable), and whole commands, in turns
+within one run. Commands run with their modules compiled, as an installation has them, in a folder of their own.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -140,14 +141,23 @@ def main() -> None:
         paths = [Path(folder, name) for name in ("old.json", "new.json")]
         for path, one in zip(paths, (old, new), strict=True):
             save(one, path)
-        command = [sys.executable, "-m", "fingerprint.cli", "diff", *map(str, paths)]
+        here = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        here["PYTHONPYCACHEPREFIX"] = str(Path(folder, "compiled"))
 
-        def whole() -> None:
-            ended = subprocess.run(command, check=False, capture_output=True, text=True)
-            if ended.returncode != 1:
-                raise SystemExit(f"`fingerprint diff` ended with {ended.returncode}: {ended.stderr[-300:]}")
+        def whole(words: list[str], expected: int) -> None:
+            command = [sys.executable, "-m", "fingerprint.cli", *words]
+            ended = subprocess.run(command, check=False, capture_output=True, text=True, env=here)
+            if ended.returncode != expected:
+                raise SystemExit(f"`{' '.join(command)}` ended with {ended.returncode}: {ended.stderr[-300:]}")
 
-        work["`fingerprint diff OLD NEW`, whole command"] = whole
+        commands: dict[str, tuple[list[str], int]] = {
+            "`fingerprint diff OLD NEW`": (["diff", *map(str, paths)], 1),
+            "`fingerprint show NEW`": (["show", str(paths[1])], 0),
+            "`fingerprint --help`": (["--help"], 0),
+        }
+        for name, (words, expected) in commands.items():
+            work[f"{name}, whole command"] = partial(whole, words, expected)
+            work[f"{name}, whole command"]()  # which compiles what it imports
         times: dict[str, list[tuple[float, float]]] = {name: [] for name in work}
         for _ in range(ROUNDS):
             for name, one_work in work.items():

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 
 from fingerprint.diff import knowledge
 from fingerprint.diff.knowledge import first
-from fingerprint.factors.variables import is_inert
+from fingerprint.launch import command_line, is_inert
 from fingerprint.misspelling import misspelling_of
 from fingerprint.readings import ENGINES, cpu_list, mapped_paths, version
 from fingerprint.ties import meets, requirement_of
@@ -496,8 +496,6 @@ def _split_family(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
 
 def _argument(snapshot: Snapshot, *names: str) -> object:
     """The first resolved argument of these names, else the launch's flag (a switch is True); None without either."""
-    from fingerprint.factors.flags import command_line
-
     arguments = snapshot.server.arguments
     if isinstance(arguments, dict):
         for name in names:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
@@ -108,9 +109,28 @@ class Snapshot(Part):
 Snapshot.model_rebuild()  # here, and not in whichever thread reads the first one
 
 
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
+
 def _digest(body: object) -> str:
-    """SHA-256 of a file's whole contents, whatever the layout and however later models read them."""
-    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    """SHA-256 of a file's whole contents in canonical JSON, whatever the layout and however later models read them."""
+    digest = hashlib.sha256()
+    for piece in _pieces(body, depth=3):
+        digest.update(piece.encode())
+    return digest.hexdigest()
+
+
+def _pieces(value: object, depth: int) -> Iterator[str]:
+    """Canonical JSON in pieces: as one text it takes a quarter longer, for the memory alone."""
+    if depth == 0 or not isinstance(value, dict) or not value:
+        yield _canonical(value)
+        return
+    mark = "{"
+    for name in sorted(value):
+        yield f"{mark}{_canonical(name)}:"
+        yield from _pieces(value[name], depth - 1)
+        mark = ","
+    yield "}"
 
 
 def save(snapshot: Snapshot, path: Path) -> None:

@@ -16,11 +16,8 @@ from pathlib import PurePosixPath
 from typing import TypeAlias, TypeVar
 
 from fingerprint.diff.difference import SAME_CHANGE, Change, Difference, Pair, Verdict, found, judge, same_leaf
-from fingerprint.factors.flags import INERT as INERT_FLAGS
-from fingerprint.factors.flags import CommandLine
-from fingerprint.factors.host_settings import SYSCTLS
-from fingerprint.factors.variables import is_inert
 from fingerprint.hunks import apart, hunks
+from fingerprint.launch import INERT_FLAGS, CommandLine, is_inert
 from fingerprint.readings import cpu_list, version
 from fingerprint.spellings import canonical, paired
 from snapshots import (
@@ -75,8 +72,10 @@ def switched_by(key: Key) -> str | None:
             return "process:cpu-quota"
         case ("caches", "caches", _, "choices", *_):
             return "process:caches"
-        case ("host", "sysctls", name) if name in SYSCTLS:
-            return f"host:{name}"
+        case ("host", "sysctls", name):
+            from fingerprint.factors.host_settings import SYSCTLS
+
+            return f"host:{name}" if name in SYSCTLS else None
         case ("host", "huge_pages", name):
             return f"host:transparent_hugepage/{name}"
         case ("host", "cpu", "governors"):

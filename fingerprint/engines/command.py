@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fingerprint.engines.base import Engine
 from fingerprint.errors import UsageError
-from fingerprint.factors.flags import CommandLine
+from fingerprint.launch import CommandLine
 
 if TYPE_CHECKING:
     from fingerprint.factors.plan import LaunchPlan

@@ -29,7 +29,7 @@ def find(old: Snapshot, new: Snapshot, evidence: Evidence) -> Found:
                 f"The {words} snapshot was made of a pasted report ({side.target}): it names too little for a launch;"
                 " `fingerprint diff` compares what it names."
             )
-    # Loaded here: a comparison needs what this package knows of flags and variables, and none of the kinds.
+    # Loaded here: a comparison asks this package for a constant, and needs none of the kinds.
     from fingerprint.factors import flags, host_settings, packages, process, startup, tree, variables
 
     kinds = (variables.find, flags.find, tree.find, packages.find, startup.find, process.find, host_settings.find)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,52 +11,9 @@ from pydantic import JsonValue
 from fingerprint.factors.base import Evidence, Factor, Fixed, short
 from fingerprint.factors.plan import LaunchPlan
 from fingerprint.factors.tree import in_place_of, moved_roots
+from fingerprint.launch import INERT_FLAGS, CommandLine, Words, command_line
 from fingerprint.spellings import names_of, paired
-from snapshots import Process, Snapshot
-
-INERT = frozenset({"--port", "--host", "--nccl-port", "--dist-init-addr"})
-"""Where a server listens: a trial listens somewhere else."""
-
-_FLAG = re.compile(r"--?[A-Za-z]")
-
-Words = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class CommandLine:
-    """A command line taken apart: the program with its positional words, then flags with their words in order."""
-
-    program: Words
-    flags: dict[str, Words]
-
-    @classmethod
-    def of(cls, argv: list[str]) -> CommandLine:
-        """Take a command line apart. Words before the first `--flag` are the program (`python -m module`)."""
-        first = next((place for place, word in enumerate(argv) if word.startswith("--")), len(argv))
-        flags: dict[str, Words] = {}
-        current: str | None = None
-        for word in argv[first:]:
-            if _FLAG.match(word):
-                name, mark, value = word.partition("=")
-                current = name
-                flags[name] = (*flags.get(name, ()), value) if mark else flags.get(name, ())
-            elif current is not None:
-                flags[current] = (*flags[current], word)
-        return cls(tuple(argv[:first]), flags)
-
-    def argv(self) -> list[str]:
-        """The command line again, each flag with its words after it."""
-        words = list(self.program)
-        for name, values in self.flags.items():
-            words += [name, *values]
-        return words
-
-    def with_flag(self, name: str, values: Words | None) -> CommandLine:
-        """The same with one flag given other words, or taken away."""
-        flags = {flag: words for flag, words in self.flags.items() if flag != name or values is not None}
-        if values is not None:
-            flags[name] = values
-        return CommandLine(self.program, flags)
+from snapshots import Snapshot
 
 
 @dataclass(frozen=True)
@@ -100,11 +56,6 @@ class Flag(Factor):
         return f"# launch with {shlex.join([self.old_name or self.name, *self.old])}"
 
 
-def command_line(process: Process | None) -> CommandLine | None:
-    """A launcher's command line taken apart; None when it was not readable."""
-    return CommandLine.of(process.argv) if process is not None and isinstance(process.argv, list) else None
-
-
 def find(old: Snapshot, new: Snapshot, _evidence: Evidence) -> Iterator[Factor | Fixed]:
     """Flags that the two launches differ in."""
     before = command_line(old.server.processes.get("launcher"))
@@ -118,7 +69,7 @@ def find(old: Snapshot, new: Snapshot, _evidence: Evidence) -> Iterator[Factor |
     for name, (old_name, new_name) in sorted(paired(before.flags, after.flags).items()):
         was, is_now = before.flags.get(old_name or ""), after.flags.get(new_name or "")
         was = tuple(in_place_of(moved, word) for word in was) if was is not None else None
-        if was == is_now or name in INERT:
+        if was == is_now or name in INERT_FLAGS:
             continue
         if was is not None and any("<secret:" in word for word in was):
             reason = "its old value is a secret, which snapshots do not hold"

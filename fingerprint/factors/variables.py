@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,32 +9,8 @@ from dataclasses import dataclass
 from fingerprint.factors.base import Evidence, Factor, Fixed, short
 from fingerprint.factors.plan import LaunchPlan
 from fingerprint.factors.tree import in_place_of, moved_roots
-from snapshots import Process, Snapshot
-
-INERT = re.compile(
-    r"""_|PWD|OLDPWD|SHLVL|HOSTNAME|LOGNAME|USER|MAIL|TERM|COLORTERM|COLUMNS|LINES|LS_COLORS|EDITOR|PAGER|
-    PS[1-4]|PROMPT_COMMAND|DISPLAY|WINDOWID|TMUX|TMUX_PANE|STY|INVOCATION_ID|JOURNAL_STREAM|PROMETHEUS_MULTIPROC_DIR|
-    SGLANG_RUN_ID|SPT_NOENV|HIST\w*|SSH_\w+|XDG_\w+|DBUS_\w+|SUDO_\w+|LC_\w+|LANG|LANGUAGE|VSCODE_\w+|TERM_\w+|
-    SLURM_(JOB|STEP|TASK|SUBMIT|LAUNCH|SRUN|TOPOLOGY|GTIDS|LOCALID|PROCID|NODEID)\w*|KUBERNETES_\w+|
-    \w+_SERVICE_(HOST|PORT)(_\w+)?|\w+_PORT(_\d+_(TCP|UDP)(_\w+)?)?""",
-    re.VERBOSE,
-)
-"""Variables of a session, a terminal or a single run: they differ between any two launches and change no speed."""
-
-
-def is_inert(name: str) -> bool:
-    """Whether a variable says something of the session that launched, not of the launch."""
-    return INERT.fullmatch(name) is not None
-
-
-def launch_variables(process: Process | None) -> dict[str, str]:
-    """The variables that a launcher was started with, or has now where that is not readable; without the inert ones."""
-    if process is None:
-        return {}
-    variables = process.at_exec if isinstance(process.at_exec, dict) else process.variables
-    return (
-        {name: value for name, value in variables.items() if not is_inert(name)} if isinstance(variables, dict) else {}
-    )
+from fingerprint.launch import launch_variables
+from snapshots import Snapshot
 
 
 @dataclass(frozen=True)

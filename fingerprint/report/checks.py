@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from fingerprint.findings import RULES, Finding
-from fingerprint.report.differences import code, md
+from fingerprint.report.differences import Document, code, md
 from fingerprint.report.words import clean, count
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def markdown(findings: Sequence[Finding], unread: Sequence[str]) -> str:
     return "\n".join(out) + "\n"
 
 
-class FindingDocument(BaseModel):
+class FindingDocument(Document):
     """One finding."""
 
     code: str = Field(description="The rule, as docs/findings.md lists it.")
@@ -56,7 +56,7 @@ class FindingDocument(BaseModel):
     source: str
 
 
-class CheckDocument(BaseModel):
+class CheckDocument(Document):
     """What `fingerprint check --format json` prints."""
 
     schema_number: int = Field(default=1, alias="schema")

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from fingerprint.diff import SECRET, Comparison, Difference, Line, Reason
-from fingerprint.findings import arrived
 from fingerprint.report.words import clean, count
 from snapshots import Leaf, Unread
 
@@ -262,6 +261,8 @@ def _appendix(comparison: Comparison, between: Between | None, *, opened: bool) 
         yield _commits_heading(between), _commit_lines(between, None if opened else COMMITS_SHOWN)
     elif any(one.key[0] == "trees" and one.key[-1] == "commit" for one in comparison.differences):
         yield "Commits between", ["not listed: that needs a clone of the tree (--repo CLONE)"]
+    from fingerprint.findings import arrived
+
     if new_faults := arrived(comparison.old, comparison.new):
         lines = [_finding_words(one, before=before) for one, before in new_faults]
         yield "Known faults that the new side has and the old one has not", lines
@@ -373,7 +374,13 @@ def code(text: str) -> str:
 # JSON
 
 
-class ReasonDocument(BaseModel):
+class Document(BaseModel):
+    """Base of these: what makes one is built when the first is made, for most commands print none."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
+class ReasonDocument(Document):
     """Why a difference is likely, or not."""
 
     text: str
@@ -381,7 +388,7 @@ class ReasonDocument(BaseModel):
     source: str
 
 
-class ChangeDocument(BaseModel):
+class ChangeDocument(Document):
     """One value behind a difference."""
 
     key: list[str]
@@ -389,7 +396,7 @@ class ChangeDocument(BaseModel):
     new: JsonValue
 
 
-class DifferenceDocument(BaseModel):
+class DifferenceDocument(Document):
     """One difference."""
 
     name: str = Field(description="The key, joined with '/'.")
@@ -408,7 +415,7 @@ class DifferenceDocument(BaseModel):
     changes: list[ChangeDocument]
 
 
-class ArrivedDocument(BaseModel):
+class ArrivedDocument(Document):
     """A finding of a rule on the new side that the old side does not have."""
 
     code: str = Field(description="The rule, as docs/findings.md lists it.")
@@ -419,7 +426,7 @@ class ArrivedDocument(BaseModel):
     read_before: bool = Field(description="false: the old side was not read there, so it may have had it, too.")
 
 
-class CommitDocument(BaseModel):
+class CommitDocument(Document):
     """One commit between the two sides."""
 
     sha: str
@@ -431,7 +438,7 @@ class CommitDocument(BaseModel):
     side: str = Field(description="new: gained; old: lost.")
 
 
-class ComparisonDocument(BaseModel):
+class ComparisonDocument(Document):
     """What `fingerprint diff --format json` prints."""
 
     schema_number: int = Field(default=SCHEMA, alias="schema")
@@ -449,6 +456,8 @@ class ComparisonDocument(BaseModel):
 
 def document(comparison: Comparison, between: Between | None = None) -> ComparisonDocument:
     """The comparison as data."""
+    from fingerprint.findings import arrived
+
     return ComparisonDocument(
         old=comparison.old_id,
         new=comparison.new_id,

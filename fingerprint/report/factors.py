@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from fingerprint.report.differences import code, md
+from fingerprint.report.differences import Document, code, md
 from fingerprint.report.words import clean, count
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def markdown(found: Found) -> str:
     return "\n".join(lines) + "\n"
 
 
-class FactorDocument(BaseModel):
+class FactorDocument(Document):
     """One factor, or one difference that is none."""
 
     id: str
@@ -66,7 +66,7 @@ class FactorDocument(BaseModel):
     reason: str = Field(default="", description="Why no launch can switch it; empty for a factor.")
 
 
-class FactorsDocument(BaseModel):
+class FactorsDocument(Document):
     """What `fingerprint diff --factors --format json` prints."""
 
     schema_number: int = Field(default=1, alias="schema")

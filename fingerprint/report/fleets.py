@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import Field, JsonValue
 
 from fingerprint.diff.fleet import Fleet, Row, Value
-from fingerprint.report.differences import code, md, plain, reason_text, title, value
+from fingerprint.report.differences import Document, code, md, plain, reason_text, title, value
 from fingerprint.report.words import clean, count
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def markdown(fleet: Fleet, *, opened: bool = False) -> str:
     return "\n".join(out) + "\n"
 
 
-class ValueDocument(BaseModel):
+class ValueDocument(Document):
     """One value, and who has it."""
 
     value: JsonValue
@@ -86,7 +86,7 @@ class ValueDocument(BaseModel):
     hosts: list[str]
 
 
-class RowDocument(BaseModel):
+class RowDocument(Document):
     """One difference over the fleet."""
 
     name: str
@@ -98,7 +98,7 @@ class RowDocument(BaseModel):
     reasons: list[str]
 
 
-class FleetDocument(BaseModel):
+class FleetDocument(Document):
     """What `fingerprint diff A B C --format json` prints."""
 
     schema_number: int = Field(default=1, alias="schema")

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerprint.factors import LaunchPlan
-from fingerprint.factors.flags import CommandLine, Flag
+from fingerprint.factors.flags import Flag
+from fingerprint.launch import CommandLine
 
 NAMES = st.from_regex(r"--[a-z]{1,8}(-[a-z]{1,8})?", fullmatch=True)
 VALUES = st.from_regex(r"[A-Za-z0-9/._:]{1,12}", fullmatch=True)

@@ -7,7 +7,8 @@ from datetime import datetime, timezone
 import pytest
 
 from fingerprint.factors.base import Evidence, Factor, Fixed
-from fingerprint.factors.variables import find, is_inert
+from fingerprint.factors.variables import find
+from fingerprint.launch import is_inert
 from snapshots import Process, Server, Snapshot
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from datetime import datetime, timezone
@@ -132,6 +133,13 @@ def test_whatever_json_it_is_the_answer_is_a_sentence(value: object) -> None:
     with pytest.raises(NotASnapshotError) as refused:
         parse(json.dumps(value), "the file")
     assert str(refused.value).startswith("the file ")
+
+
+@given(snapshots)
+def test_the_digest_is_that_of_the_rest_of_the_file_in_canonical_json(snapshot: Snapshot) -> None:
+    body = json.loads(snapshot.text())
+    digest = body.pop("digest")
+    assert digest == hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def test_an_edited_file_is_noticed() -> None:

@@ -7,8 +7,9 @@ from incident_host import BRIEF, Incident
 from test_trials import attempt, unproven
 
 from fingerprint.errors import HostProgramError
-from fingerprint.factors.flags import CommandLine, Flag
+from fingerprint.factors.flags import Flag
 from fingerprint.host import HostProgram
+from fingerprint.launch import CommandLine
 
 
 @pytest.mark.parametrize("isolation", ["overlay", "copies"])
