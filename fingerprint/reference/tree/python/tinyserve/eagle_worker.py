@@ -43,9 +43,7 @@ class EagleWorker:
             for step in range(self._num_steps - 1):
                 features, logits = self._draft.forward(drafted[-1:], features, position + step)
                 drafted += top1(logits)
-        with self._runner.timed("target_verify"):
-            captured, _, logits = self._runner.target.forward([last, *drafted], position)
-            predicted = top1(logits)
+        captured, predicted = self._runner.verify([last, *drafted], position)
         tokens = predicted[: accept_greedy(drafted, predicted) + 1]
         self._extend_draft(tokens, captured[: len(tokens)], position)
         return tokens

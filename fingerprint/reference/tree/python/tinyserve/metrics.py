@@ -29,7 +29,7 @@ def render(counters: Counters, args: ServerArgs, running: int) -> str:
         "cuda_graph_passes_total",
         "counter",
         "Decode passes by how they were run.",
-        {'mode="decode_none",': float(counters.passes)},
+        {f'mode="decode_{"none" if args.disable_cuda_graph else "cuda_graph"}",': float(counters.passes)},
     )
     metric("prompt_tokens_total", "counter", "Prompt tokens.", {"": float(counters.prompt_tokens)})
     metric("generation_tokens_total", "counter", "Generated tokens.", {"": float(counters.generated_tokens)})

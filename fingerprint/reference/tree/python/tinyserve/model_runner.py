@@ -10,6 +10,7 @@ import numpy as np
 
 from tinyserve.distributed.communicator import Communicator
 from tinyserve.layers.attention_backend import AttentionBackend
+from tinyserve.layers.topk import top1
 from tinyserve.models.config import load
 from tinyserve.models.llama import LlamaForCausalLM
 from tinyserve.models.llama_eagle3 import LlamaForCausalLMEagle3
@@ -38,6 +39,7 @@ class ModelRunner:
             )
         self.seconds: dict[str, float] = {}
         self._chunk = args.chunked_prefill_size
+        self._graph = not args.disable_cuda_graph
 
     @contextmanager
     def timed(self, category: str) -> Iterator[None]:
@@ -45,6 +47,20 @@ class ModelRunner:
         begin = time.perf_counter()
         yield
         self.seconds[category] = self.seconds.get(category, 0.0) + time.perf_counter() - begin
+
+    def verify(self, ids: list[int], position: int) -> tuple[Array, list[int]]:
+        """Run drafted rows from `position` on: their captured hidden states, and the token that follows each.
+
+        Where SGLang replays one CUDA graph, this is one pass over all rows; without, they are run one after the other
+        and counted under `extend`, as SGLang 0.5.14 counts them then.
+        """
+        if self._graph:
+            with self.timed("target_verify"):
+                captured, _, logits = self.target.forward(ids, position)
+                return captured, top1(logits)
+        with self.timed("extend"):
+            rows = [self.target.forward([token], position + row) for row, token in enumerate(ids)]
+            return np.concatenate([captured for captured, _, _ in rows]), [top1(logits)[0] for _, _, logits in rows]
 
     def extend(self, ids: list[int]) -> tuple[Array, Array]:
         """Run a prompt from position 0 on, in chunks.

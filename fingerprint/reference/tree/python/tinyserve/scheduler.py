@@ -64,7 +64,7 @@ class Scheduler:
             cycles += 1
             counters.passes += 1
             if self._out and counters.passes % self._args.decode_log_interval == 0:
-                _log_decode(out, cycles, time.perf_counter() - begin)
+                _log_decode(out, cycles, time.perf_counter() - begin, graph=not self._args.disable_cuda_graph)
         counters.generated_tokens += len(output)
         counters.last_gen_throughput = len(output) / (time.perf_counter() - begin)
         out.finish_reason = reason
@@ -94,12 +94,13 @@ class Scheduler:
             self._out.send(copy.copy(out))
 
 
-def _log_decode(out: Output, cycles: int, seconds: float) -> None:
+def _log_decode(out: Output, cycles: int, seconds: float, *, graph: bool) -> None:
     accept = f"accept len: {1 + out.drafts_correct / out.verify_count:.2f}, " if out.verify_count else ""
     logger.info(
-        "Decode batch, #running-req: 1, #token: %d, %scuda graph: False, gen throughput (token/s): %.2f",
+        "Decode batch, #running-req: 1, #token: %d, %scuda graph: %s, gen throughput (token/s): %.2f",
         out.prompt_tokens + len(out.output_ids),
         accept,
+        graph,
         len(out.output_ids) / seconds,
     )
     logger.debug("cycles of this request: %d", cycles)

@@ -41,6 +41,9 @@ class ServerArgs:
     speculative_num_draft_tokens: int = _flag(
         "--speculative-num-draft-tokens", default=0, type=int, help="tokens verified a cycle: num-steps + 1"
     )
+    disable_cuda_graph: bool = _flag(
+        "--disable-cuda-graph", default=False, action="store_true", help="verify row after row, not in one pass"
+    )
     stream_interval: int = _flag("--stream-interval", default=1, type=int, help="cycles between streamed chunks")
     decode_log_interval: int = _flag("--decode-log-interval", default=40, type=int, help="cycles between log lines")
     log_level: str = _flag(
