@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 import snapshots
+from fingerprint.bisect.decisions import Decision
 from fingerprint.bisect.journal import FactorLine, Journal
 from fingerprint.bisect.verdict import Verdict
 from fingerprint.errors import CaseError
@@ -52,6 +53,8 @@ class Outcome(Verdict):
     """Differences that no launch can switch: suspects that stay."""
     conditions: list[str] = []
     """What every launch had, whatever its factors, and how it was measured."""
+    decisions: list[Decision] = []
+    """What the engine itself decided otherwise with a culprit than without."""
     compared: str = ""
     """Why launches are not compared by the engine's best figure; empty: they are."""
     unseen: list[str] = []

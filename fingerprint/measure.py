@@ -19,10 +19,14 @@ from fingerprint.speed import accept_length_for, tokens_per_second
 from snapshots import Batch, Measured
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from fingerprint.host import HostProgram
     from snapshots import Snapshot
+
+
+KEY_VARIABLE = "FINGERPRINT_API_KEY"
+"""On the operator's machine; a key on a command line would be read by everybody there."""
 
 
 @dataclass(frozen=True)
@@ -31,25 +35,40 @@ class Address:
 
     host: str
     port: int
+    secure: bool = False
 
     @classmethod
     def of(cls, url: str) -> Address:
-        """Read `http://HOST:PORT`, `HOST:PORT` or `:PORT`.
+        """Read `http://HOST:PORT`, `https://HOST:PORT`, `HOST:PORT` or `:PORT`.
 
         Raises:
             UsageError: it is none of these.
         """
         parts = urlsplit(url if "://" in url else f"//{url}")
+        if "@" in parts.netloc:
+            raise UsageError(f"No password belongs in an address; the server's key is read from {KEY_VARIABLE}.")
         try:
-            port = parts.port
+            port = parts.port or (443 if parts.scheme == "https" else None)
         except ValueError:
             port = None
-        if parts.scheme not in {"", "http"} or port is None or parts.path not in {"", "/"}:
-            raise UsageError(f"{url} is no address that can be measured; write http://127.0.0.1:30000.")
-        return cls(parts.hostname or "127.0.0.1", port)
+        if parts.scheme not in {"", "http", "https"} or port is None or parts.path not in {"", "/"}:
+            raise UsageError(f"{url} is no address that can be measured; write http://127.0.0.1:30000 (or https).")
+        return cls(parts.hostname or "127.0.0.1", port, parts.scheme == "https")
 
 
-def measure(host: HostProgram, snapshot: Snapshot, concurrency: Iterable[int] = ()) -> Measured:
+def key_in(variables: Mapping[str, str]) -> str | None:
+    """The key that a server wants to see, where the operator's variables hold it.
+
+    Raises:
+        UsageError: what they hold cannot be sent as one.
+    """
+    key = variables.get(KEY_VARIABLE, "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise UsageError(f"{KEY_VARIABLE} holds what no key can be: a line break, a control or a letter beyond ASCII.")
+    return key or None
+
+
+def measure(host: HostProgram, snapshot: Snapshot, concurrency: Iterable[int] = (), key: str | None = None) -> Measured:
     """Measure the server that the snapshot describes, with the same requests as every trial.
 
     Raises:
@@ -59,24 +78,28 @@ def measure(host: HostProgram, snapshot: Snapshot, concurrency: Iterable[int] = 
     url = snapshot.server.url
     if url is None:
         raise LaunchError("The live server cannot be measured: no port of it is known; is it listening?")
-    return measure_at(host, Address.of(url), engine_of(snapshot.server.engine), concurrency)
+    return measure_at(host, Address.of(url), engine_of(snapshot.server.engine), concurrency, key)
 
 
-def measure_at(host: HostProgram, at: Address, engine: Engine, concurrency: Iterable[int] = ()) -> Measured:
+def measure_at(
+    host: HostProgram, at: Address, engine: Engine, concurrency: Iterable[int] = (), key: str | None = None
+) -> Measured:
     """Measure a server by its address: one request at a time, then so many at once as `concurrency` says.
+
+    `key` is what the server wants to see; without one, what its own command line on the host names.
 
     Raises:
         LaunchError: it does not answer, or nothing could be measured.
     """
     batches: dict[str, Batch] = {}
-    alone = host.call("measure", {**at.__dict__, **engine.measurement()})
+    asked = {**at.__dict__, "key": key, **engine.measurement()}
+    alone = host.call("measure", asked)
     figure = figure_of(alone, engine.metrics)
     if isinstance(figure, str):
         raise LaunchError(f"The live server cannot be measured: {figure}.")
     batches["1"] = _batch(alone)
     for number in sorted({*concurrency} - {1}):
-        ask = {**at.__dict__, **engine.measurement(), "concurrency": number}
-        batches[str(number)] = _batch(host.call("measure", ask))
+        batches[str(number)] = _batch(host.call("measure", {**asked, "concurrency": number}))
 
     def number_of(name: str) -> float | None:
         value = batches["1"].figures.get(name)

@@ -49,11 +49,10 @@ def read(context: Dict[str, Any]) -> Json:
         if path is None:
             return {"status": "absent", "reason": "the server's output goes to no file; name one with --log"}
     try:
-        head, tail = _ends(place)
+        facts, running = decisions(place)
     except OSError as error:
         return {"status": "failed", "reason": unread(error)["unread"]}
     keeper = context["keeper"]
-    facts, running = parse(head, tail)
     return {
         "path": path,
         "facts": {name: [keeper.text(line) for line in lines] for name, lines in facts.items()},
@@ -71,6 +70,11 @@ def _output(pid: int) -> Tuple[Optional[str], str]:
         except OSError:
             continue
     return None, ""
+
+
+def decisions(path: str) -> Tuple[Dict[str, List[str]], Dict[str, Json]]:
+    """What `parse` finds in a log; an OSError where it cannot be read."""
+    return parse(*_ends(path))
 
 
 def _ends(path: str) -> Tuple[str, str]:

@@ -12,15 +12,20 @@ from __future__ import annotations
 import functools
 import hashlib
 import http.client
+import ipaddress
 import json
 import math
 import re
+import socket
 import statistics
 import threading
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from probes.reading import Json, is_unread, unread
+
+if TYPE_CHECKING:
+    import ssl
 
 FORWARD = "sglang:forward_execution_seconds_total"
 """Device seconds of forward passes by category, one for verify, drafts and draft extends where they are told apart."""
@@ -38,6 +43,7 @@ SOURCES = {
 _SAMPLE = re.compile(r"^(?P<name>[A-Za-z_:][\w:]*)(?:\{(?P<labels>[^}]*)\})?\s+(?P<value>\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 LARGEST_ANSWER_BYTES = 64 << 20
+_DENIED = dict.fromkeys((401, 403), "; FINGERPRINT_API_KEY is the variable for its key")
 
 Metrics = Dict[Tuple[str, str, str], float]
 """(metric, category or mode, tp_rank) -> value."""
@@ -50,20 +56,45 @@ class MeasureError(Exception):
 
 
 class Server(NamedTuple):
-    """Where a server answers, and the key that it wants to see."""
+    """Where a server answers, the key that it wants to see, and whether it speaks TLS."""
 
     port: int
     host: str = "127.0.0.1"
     key: Optional[str] = None
+    secure: bool = False
 
     def connect(self, timeout_s: float) -> http.client.HTTPConnection:
         """A connection that is not open yet."""
+        if self.secure:
+            trust = _trust(here=_is_here(self.host))
+            return http.client.HTTPSConnection(self.host, self.port, timeout=timeout_s, context=trust)
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout_s)
 
     @property
     def headers(self) -> Dict[str, str]:
         """What every request carries."""
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
+
+
+def _is_here(host: str) -> bool:
+    """Whether this is an address of this host: only those can be bound to."""
+    if host == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+        with socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+            probe.bind((host, 0))
+    except (ValueError, OSError):
+        return False
+    return not address.is_unspecified
+
+
+@functools.lru_cache(maxsize=2)
+def _trust(*, here: bool) -> ssl.SSLContext:
+    """Whom to believe: whoever answers at our own address, for few certificates name it; else a valid one."""
+    import ssl
+
+    return ssl._create_unverified_context() if here else ssl.create_default_context()  # noqa: S323
 
 
 def parse_metrics(text: str) -> Metrics:
@@ -137,13 +168,13 @@ def _or(value: Optional[float], reason: str) -> Json:
     return unread(reason) if value is None else value
 
 
-def get(server: Server, path: str, timeout_s: float) -> Tuple[int, bytes]:
-    """GET one page of the server: status and body."""
+def get(server: Server, path: str, timeout_s: float, most: int = LARGEST_ANSWER_BYTES) -> Tuple[int, bytes]:
+    """GET one page of the server: status and at most so many bytes of its body."""
     connection = server.connect(timeout_s)
     try:
         connection.request("GET", path, headers=server.headers)
         with connection.getresponse() as answer:
-            return answer.status, answer.read(LARGEST_ANSWER_BYTES)
+            return answer.status, answer.read(most)
     finally:
         connection.close()
 
@@ -190,7 +221,7 @@ def generate(server: Server, body: Json, timeout_s: float, clock: Callable[[], f
         with connection.getresponse() as answer:
             if answer.status != 200:
                 words = answer.read(300).decode("utf-8", "replace")
-                raise MeasureError(f"/generate answered {answer.status}: {words}")
+                raise MeasureError(f"/generate answered {answer.status}: {words}{_DENIED.get(answer.status, '')}")
             began = clock()
             while True:
                 line = answer.readline(LARGEST_ANSWER_BYTES)
@@ -235,7 +266,8 @@ def measure(server: Server, ask: Json, clock: Callable[[], float] = time.monoton
 
     Returns:
         Each figure of `SOURCES` as a number or an unread mark, for rank 0 where it is a rank's; `sources`; the timed
-        figures of every rank that exports them, in `ranks`; per-request `samples` (with `concurrency`, one for each
+        figures of every rank that exports them, in `ranks`; `graph_mode`, which decode passes
+        were CUDA graphs; per-request `samples` (with `concurrency`, one for each
         group that ran together), and `outputs`, a digest of all that came out.
 
     Raises:
@@ -267,7 +299,7 @@ def measure(server: Server, ask: Json, clock: Callable[[], float] = time.monoton
     samples: List[Dict[str, Json]] = []
     ranks: Dict[str, List[Dict[str, Json]]] = {}
     outputs = hashlib.sha256()
-    before = counters()
+    before = first = counters()
     began = clock()
     for number in range(int(ask["requests"])):
         if number >= len(prompts) and clock() - began > float(ask.get("enough_s", math.inf)):
@@ -287,9 +319,18 @@ def measure(server: Server, ask: Json, clock: Callable[[], float] = time.monoton
         **_medians(samples),
         "sources": SOURCES,
         "ranks": {rank: _medians(rows) for rank, rows in sorted(ranks.items())},
+        "graph_mode": _graph_mode({key: value - first.get(key, 0.0) for key, value in before.items()}),
         "samples": samples,
         "outputs": outputs.hexdigest(),
     }
+
+
+def _graph_mode(counted: Metrics) -> Json:
+    """Which of the decode passes that were counted were replays of a CUDA graph."""
+    graphs, eager = (counted.get((PASSES, mode, "0"), 0.0) for mode in DECODE)
+    if not graphs + eager:
+        return unread("its decode passes are not counted")
+    return "every decode pass" if not eager else "some decode passes" if graphs else "no decode pass"
 
 
 def _at_once(calls: List[Callable[[], Request]]) -> List[Request]:

@@ -79,10 +79,16 @@ class _Late:
 
 
 def _measure(ask: Json, _emit: Emit) -> Json:
-    from probes import measure, server
+    from probes import information, measure, server
 
     port = int(ask["port"])
-    return measure.measure(measure.Server(port, ask["host"], server.key_of(port)), ask)
+    argv = server.on_port(port) or []
+    at = measure.Server(port, ask["host"], ask.get("key") or server.key_of(argv), bool(ask.get("secure")))
+    figures = measure.measure(at, ask)
+    with contextlib.suppress(Exception):  # a server that does not say how many ranks it has
+        told = information.ask(at._replace(key=ask.get("key") or server.admin_key_of(argv)))
+        information.name_ranks(figures, told)
+    return figures
 
 
 def serve(stdin: BinaryIO, stdout: BinaryIO, memory: int) -> None:

@@ -13,7 +13,19 @@ import json
 import os
 from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
-from probes import digests, interpreter, keeper, lifetimes, packages, processes, server, surroundings, tree
+from probes import (
+    digests,
+    information,
+    interpreter,
+    keeper,
+    lifetimes,
+    measure,
+    packages,
+    processes,
+    server,
+    surroundings,
+    tree,
+)
 from probes.reading import Json, attempt, is_unread, read_bytes, read_text, run, unread
 from probes.settings import SettingError, Settings
 
@@ -93,7 +105,10 @@ def _told(launcher: int) -> Json:
     """The arguments of a server on loopback, as it resolved them."""
     argv = processes.argv(launcher)
     port = server.option(argv, "--port") or ""
-    return server.resolved(server.information(argv, "127.0.0.1", int(port))) if port.isdigit() else unread("no port")
+    if not port.isdigit():
+        return unread("no port")
+    at = measure.Server(int(port), key=server.admin_key_of(argv), secure=server.is_secure(argv))
+    return information.arguments(information.ask(at))
 
 
 def _imports(launcher: int) -> List[str]:

@@ -6,7 +6,6 @@ launcher is the nearest ancestor of the ranks without such a title. Two servers 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
@@ -19,14 +18,6 @@ _TITLE = "sglang::"
 _RANK = re.compile(r"sglang::scheduler((?:_[A-Z]+\d+)*)$")
 _MODULES = ("sglang.launch_server", "tinyserve.launch_server")
 _DEFAULT_PORT = 30000
-_ANSWER_WITHIN_S = 3.0
-_LARGEST_ANSWER_BYTES = 8 << 20
-
-# Of /server_info: where it listens, when it started, what it has done since. None of it says how it was configured.
-_VOLATILE = re.compile(
-    r"(^|_)ports?$|^pid$|^host$|^_|_time$|^start|^status$|^random_seed$|^last_|^avg_|^memory_usage$|^max_total_num_tokens$"
-    r"|^step_time_dict$|^internal_states$|^kv_events$|^launch_command$|_ipc_name$|^dist_init_addr$|^load(s)?$|^log_"
-)
 
 
 class Process(NamedTuple):
@@ -200,10 +191,25 @@ def _undecided(reason: str, servers: List[Found]) -> Json:
     }
 
 
-def key_of(port: int) -> Optional[str]:
-    """The key that the server on a port wants to see, as its own command line names it."""
+def is_secure(argv: List[str]) -> bool:
+    """Whether a server that was started like this answers over TLS."""
+    return option(argv, "--ssl-certfile") is not None
+
+
+def key_of(argv: List[str]) -> Optional[str]:
+    """The key that a server wants to see with a request, as its own command line names it."""
+    return option(argv, "--api-key")
+
+
+def admin_key_of(argv: List[str]) -> Optional[str]:
+    """The key for `/server_info`: where there is one for administrators, no other opens that page."""
+    return option(argv, "--admin-api-key") or key_of(argv)
+
+
+def on_port(port: int) -> Optional[List[str]]:
+    """The command line of the server on a port."""
     matching = [one for one in find(snapshot_of_processes()) if one.port == port]
-    return option(matching[0].launcher.argv, "--api-key") if len(matching) == 1 else None
+    return matching[0].launcher.argv if len(matching) == 1 else None
 
 
 def read(context: Dict[str, Any]) -> Json:
@@ -388,9 +394,8 @@ def _clean(entry: Dict[str, Json], keeper: Keeper) -> Dict[str, Json]:
 def _url(server: Found) -> Optional[str]:
     if server.port is None:
         return None
-    secure = option(server.launcher.argv, "--ssl-certfile") is not None
-    host = _host(server)
-    return f"{'https' if secure else 'http'}://{f'[{host}]' if ':' in host else host}:{server.port}"
+    host, scheme = _host(server), "https" if is_secure(server.launcher.argv) else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{server.port}"
 
 
 def _host(server: Found) -> str:
@@ -408,21 +413,16 @@ def _arguments(server: Found, keeper: Keeper) -> Json:
     if _namespace("self", "net") != _namespace(pid, "net"):
         return unread("the server is in another network namespace; capture from inside its container")
     try:
-        told = information(server.launcher.argv, _host(server), server.port)
+        from probes import information, measure
+
+        argv = server.launcher.argv
+        told = information.ask(measure.Server(server.port, _host(server), admin_key_of(argv), is_secure(argv)))
     except Exception as error:  # an HTTP exception, too; its module is loaded only where a server is asked
         return unread(f"/server_info on port {server.port}: {str(error) or type(error).__name__}")
-    seed = option(server.launcher.argv, "--random-seed")
-    arguments = resolved(told)
-    if seed is not None and "random_seed" in told:
-        arguments["random_seed"] = told["random_seed"]
-    return {name: _cleaned(name, value, keeper) for name, value in sorted(arguments.items()) if value is not None}
-
-
-def resolved(told: Dict[str, Json]) -> Dict[str, Json]:
-    """Of a server's account of itself the arguments, as its first rank has them."""
-    states = told.get("internal_states")
-    inner = states[0] if isinstance(states, list) and states and isinstance(states[0], dict) else {}
-    return {name: inner.get(name, value) for name, value in told.items() if not _VOLATILE.search(name)}
+    resolved = information.arguments(told)
+    if option(server.launcher.argv, "--random-seed") is not None and "random_seed" in told:
+        resolved["random_seed"] = told["random_seed"]
+    return {name: _cleaned(name, value, keeper) for name, value in sorted(resolved.items()) if value is not None}
 
 
 def _cleaned(name: str, value: Json, keeper: Keeper) -> Json:
@@ -440,39 +440,3 @@ def _namespace(pid: Union[int, str], kind: str) -> str:
         return os.readlink(f"/proc/{pid}/ns/{kind}")
     except OSError:
         return ""
-
-
-def information(argv: List[str], host: str, port: int) -> Dict[str, Json]:
-    """What the server with this command line says of itself.
-
-    Raises:
-        OSError, ValueError, HTTPException: it does not.
-    """
-    import http.client
-
-    key = option(argv, "--admin-api-key") or option(argv, "--api-key")
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    if option(argv, "--ssl-certfile"):
-        import ssl
-
-        trusting = ssl._create_unverified_context()  # noqa: S323 - its certificate names another host than loopback
-        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            host, port, timeout=_ANSWER_WITHIN_S, context=trusting
-        )
-    else:
-        connection = http.client.HTTPConnection(host, port, timeout=_ANSWER_WITHIN_S)
-    try:
-        for path in ("/server_info", "/get_server_info"):  # the older name
-            connection.request("GET", path, headers=headers)
-            answer = connection.getresponse()
-            body = answer.read(_LARGEST_ANSWER_BYTES)
-            if answer.status == 200:
-                told = json.loads(body)
-                if not isinstance(told, dict):
-                    raise ValueError("it did not answer with an object")
-                return told
-            if answer.status != 404:
-                raise ValueError(f"HTTP status {answer.status}")
-    finally:
-        connection.close()
-    raise ValueError("HTTP status 404")

@@ -20,11 +20,12 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from probes import care, keeper, lifetimes, measure, objects, output, proof, surroundings
+from probes import care, information, keeper, lifetimes, measure, objects, output, proof, surroundings
+from probes import log as server_log
 from probes import settings as host_settings
-from probes.reading import Json, read_text, run_module
+from probes.reading import Json, read_text, run_module, unread
 from probes.secrets import Keeper as Secrets
-from probes.server import option
+from probes.server import admin_key_of, is_secure, key_of
 from probes.settings import SettingError, Settings
 from probes.watch import Watch
 
@@ -35,6 +36,9 @@ Emit = Callable[[str, Json], None]
 
 LARGEST_OUTPUT_BYTES = 64 << 20
 PROOF_PATIENCE_S = 10.0
+SERVER_INFO = "/server_info "
+"""Before the names of facts that are from there; alone, why there are none."""
+_LONGEST_FACT = 600
 
 _KEEPER = (
     "import sys;sys.dont_write_bytecode=True;sys.path[:0]=['/proc/self/fd/%d'];from probes.keeper import main;main()"
@@ -174,23 +178,25 @@ class Trials:
         """Put everything back, the production server included, and wait until that answers.
 
         Args:
-            ask: `port`, `paths` and `timeout_s` of its readiness; `port` None does not wait.
+            ask: `port`, `secure`, `paths` and `timeout_s` of its readiness; `port` None does not wait.
         """
         said = self._settings.put_back(server=True)
         until = time.monotonic() + float(ask["timeout_s"])
-        while ask.get("port") is not None and not self._answers(ask["port"], ask["paths"]):
+        while ask.get("port") is not None and not self._answers(
+            measure.Server(ask["port"], secure=ask["secure"]), ask["paths"]
+        ):
             if time.monotonic() > until:
                 raise TrialError("start", f"the production server was started and does not answer on {ask['port']}")
             time.sleep(0.05)
         return {"restored": said}
 
-    def _answers(self, port: int, paths: List[str]) -> bool:
+    def _answers(self, server: measure.Server, paths: List[str]) -> bool:
         for path in paths:
             with contextlib.suppress(OSError, http.client.HTTPException):
-                status, _ = measure.get(measure.Server(port), path, 10.0)
+                status, _ = measure.get(server, path, 10.0)
                 if status != 404:
                     return status == 200
-        return not paths and host_settings.listens(port)
+        return not paths and host_settings.listens(server.port)
 
     def keep(self, ask: Json, _emit: Emit) -> Json:
         """Take in pieces of files that trials put in place.
@@ -257,7 +263,7 @@ class Trials:
         server = self._server = _Kept(wanted, self._memory, log)
         try:
             started = server.await_start(self._cancelled)
-            at_port = measure.Server(port, key=option(argv, "--api-key"))
+            at_port = measure.Server(port, key=key_of(argv), secure=is_secure(argv))
             ready_s = self._await_ready(server, at_port, plan["ready"]) if "ready" in plan else 0.0
             emit("stage", {"stage": "ready", "seconds": ready_s})
             proved = self._prove(plan, started)
@@ -277,6 +283,11 @@ class Trials:
                 raise TrialError("cancelled", "cancelled")
             measure_s = time.monotonic() - at
             watch = watched.end()
+            secrets = Secrets(b"log")
+            secrets.variables(variables)
+            secrets.argv(argv)
+            asked = None if "run" in plan else at_port._replace(key=admin_key_of(argv))
+            facts = _decisions(f"/proc/self/fd/{log}", figures, asked, secrets)
         finally:
             emit("stage", {"stage": "ending"})
             at = time.monotonic()
@@ -293,7 +304,7 @@ class Trials:
                 surroundings.remove_cgroup(folder)
             restored = self._settings.put_back(server=False)
         return {
-            "figures": figures, "proof": proved, "watch": watch, "isolation": started["isolation"],
+            "figures": figures, "facts": facts, "proof": proved, "watch": watch, "isolation": started["isolation"],
             "stubborn": stubborn, "lingering": lingering, "missing": started["missing"], "restored": restored,
             "seconds": {"prepare": started["prepare_s"], "launch": ready_s, "measure": measure_s, "stop": stop_s,
                         "whole": time.monotonic() - began},
@@ -368,6 +379,30 @@ class Trials:
                 raise measure.MeasureError("cancelled")
             if time.monotonic() > until:
                 raise measure.MeasureError(f"the command did not end within {ask['timeout_s']:g} s")
+
+
+def _decisions(log: str, figures: Json, at: Optional[measure.Server], secrets: Secrets) -> Dict[str, Json]:
+    """What the engine decided in this launch: by its log, by `/server_info`, and by the passes that were counted."""
+    facts: Dict[str, Json] = {}
+    try:
+        for name, lines in server_log.decisions(log)[0].items():
+            if name != "max total tokens":  # it follows the memory that was free
+                facts[name] = secrets.text("; ".join(lines))[:_LONGEST_FACT]
+    except OSError as error:
+        facts["log"] = unread(error)
+    mode = figures.pop("graph_mode", None)
+    if mode is not None:
+        facts["graph mode"] = mode
+    if at is not None:
+        try:
+            told = information.ask(at)
+            information.name_ranks(figures, told)
+            facts.update(
+                {f"{SERVER_INFO}{name}": secrets.text(value) for name, value in information.decided(told).items()}
+            )
+        except Exception as error:  # whatever a server answers there
+            facts[SERVER_INFO.strip()] = unread(error)
+    return facts
 
 
 def _how(code: int) -> str:

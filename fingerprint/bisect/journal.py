@@ -118,6 +118,8 @@ class TrialLine(_Line):
     marks: list[str] = []
     """What was odd about it without making it void."""
     figures: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
+    """What the engine said that it decided, by name, or why that could not be read."""
     proof: list[dict[str, Any]] = []
     watch: dict[str, Any] = {}
     isolation: str = ""

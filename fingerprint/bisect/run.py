@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from fingerprint import __version__
+from fingerprint.bisect.decisions import decisions
 from fingerprint.bisect.journal import CaseLine, EndLine, FactorLine
 from fingerprint.bisect.search import Search
 from fingerprint.bisect.session import Observer, Session
@@ -193,7 +194,7 @@ def bisect(
             verdict = session.run()
         finally:  # where the way to the host broke, the host program does the same by itself
             with contextlib.suppress(TargetError):
-                _start_server(host, port, engine)
+                _start_server(host, before, engine)
         ask = {**ask, "pid": None, "port": port}
     after = capture(host, ask)
     differences = _host_differences(before, after)
@@ -214,6 +215,7 @@ def bisect(
         fixed=_fixed_lines(prepared.found),
         conditions=decided.conditions,
         compared=decided.compared,
+        decisions=decisions(verdict.culprits, prepared.case.journal.trials()),
         unseen=[*unseen(old, new), *session.unlike],
         opened=session.opened,
         revert=_revert(verdict, prepared.factors),
@@ -295,7 +297,7 @@ def _put_right(host: HostProgram, new: Snapshot, engine: Engine) -> tuple[str, .
     """Put back what a killed bisect has left, and wait for the production server if that was stopped for it."""
     said = list(host.call("restore", {})["swept"])
     if any(words.startswith("the production server") for words in said):
-        _start_server(host, _port(new), engine)
+        _start_server(host, new, engine)
     return tuple(said)
 
 
@@ -326,13 +328,18 @@ def _get_ready(
     send_objects(host, evidence, digests)
 
 
-def _start_server(host: HostProgram, port: int | None, engine: Engine) -> None:
-    """Have everything put back, and wait until the production server answers."""
-    host.call("start server", {"port": port, "paths": list(engine.ready_paths), "timeout_s": engine.ready_s})
+def _start_server(host: HostProgram, as_in: Snapshot, engine: Engine) -> None:
+    """Have everything put back, and wait until the production server answers where the snapshot says."""
+    at = {"port": _port(as_in), "secure": _address(as_in).scheme == "https"}
+    host.call("start server", {**at, "paths": list(engine.ready_paths), "timeout_s": engine.ready_s})
+
+
+def _address(snapshot: Snapshot) -> SplitResult:
+    return urlsplit(snapshot.server.url or "")
 
 
 def _port(snapshot: Snapshot) -> int | None:
-    return urlsplit(snapshot.server.url).port if snapshot.server.url else None
+    return _address(snapshot).port
 
 
 def _switchable(host: HostProgram, found: Found, options: Options) -> Found:

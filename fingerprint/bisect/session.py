@@ -291,7 +291,7 @@ class Session:
             if error.kind in _REPEATED:
                 return line("failed", reason=str(error))
             raise
-        details = {key: answer[key] for key in ("figures", "proof", "watch", "isolation", "seconds")}
+        details = {key: answer[key] for key in ("figures", "facts", "proof", "watch", "isolation", "seconds")}
         if missing := [check for check in answer["proof"] if not check["ok"]]:
             first = missing[0]
             return line("void", reason=f"{first['factor']} was not in effect: {first['seen']}", **details)

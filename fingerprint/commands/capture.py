@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -101,6 +102,7 @@ def _capture_one(
     from fingerprint.capture import store_beside
     from fingerprint.files import refuse_unwritable, save_snapshot
     from fingerprint.host import HostProgram
+    from fingerprint.measure import key_in
     from fingerprint.measure import measure as measure_live
 
     refuse_unwritable(path)
@@ -111,7 +113,7 @@ def _capture_one(
             ask = {**ask, "pid": _choose(snapshot.server.choices)}
             snapshot = read(host, ask, store=store_beside(path))
         if measure and snapshot.server.status in {"ok", "partial"}:
-            snapshot = snapshot.model_copy(update={"measured": measure_live(host, snapshot)})
+            snapshot = snapshot.model_copy(update={"measured": measure_live(host, snapshot, key=key_in(os.environ))})
     save_snapshot(_redacted(snapshot) if redact else snapshot, path)
     if not quiet and not (snapshot.server.status == "failed" and snapshot.server.choices):
         _say_captured(snapshot, path)
@@ -238,7 +240,7 @@ def import_(
 
 @app.command()
 def measure(
-    url: Annotated[str, typer.Argument(help="The server as its own host calls it: http://127.0.0.1:30000.")],
+    url: Annotated[str, typer.Argument(help="The server as its own host calls it: http://127.0.0.1:30000, or https.")],
     target: Annotated[str, typer.Option(help="That host, as for capture.")] = "local",
     attach: Annotated[Path | None, typer.Option(help="Write the figures into this snapshot's file.")] = None,
     concurrency: Annotated[
@@ -257,18 +259,18 @@ def measure(
 ) -> None:
     """Measure a live server from its own host: verify, draft and host time, cycle, accept length, break-even."""
     from fingerprint.host import HostProgram
-    from fingerprint.measure import Address, break_even_of, engine_for, measure_at, refuse_another
+    from fingerprint.measure import Address, break_even_of, engine_for, key_in, measure_at, refuse_another
     from fingerprint.measure import attach as write
     from fingerprint.report import measurement as views
     from fingerprint.targets import parse_target
 
     one_of("--format", format, ("text", "json"))
-    at = Address.of(url)
+    at, key = Address.of(url), key_in(os.environ)
     snapshot = read_snapshot(attach) if attach is not None else None
     if snapshot is not None and attach is not None:
         refuse_another(snapshot, attach, at)
     with HostProgram(parse_target(target), host_python) as host:
-        figures = measure_at(host, at, engine_for(snapshot, requests, tokens), concurrency or ())
+        figures = measure_at(host, at, engine_for(snapshot, requests, tokens), concurrency or (), key)
     if attach is not None:
         write(attach, at, figures)
     even = break_even_of(figures, [*([baseline] if baseline else []), *(wanted or [])])

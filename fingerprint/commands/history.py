@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -33,6 +34,7 @@ def record(
     from fingerprint.capture import capture as read
     from fingerprint.host import HostProgram
     from fingerprint.key import secret_key
+    from fingerprint.measure import key_in
     from fingerprint.measure import measure as measure_live
     from fingerprint.targets import parse_target
 
@@ -43,7 +45,7 @@ def record(
         if snapshot.server.status == "failed":
             raise UsageError(f"{target}: {snapshot.server.reason}. Nothing was recorded.")
         if measure and snapshot.server.status in {"ok", "partial"}:
-            snapshot = snapshot.model_copy(update={"measured": measure_live(host, snapshot)})
+            snapshot = snapshot.model_copy(update={"measured": measure_live(host, snapshot, key=key_in(os.environ))})
     made = history.record(snapshot, tag)
     history.prune(keep_bytes)
     if not quiet:

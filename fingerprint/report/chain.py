@@ -14,6 +14,7 @@ from fingerprint.report.model import (
     Suspect,
 )
 from fingerprint.report.scene import Scene, title_of
+from fingerprint.report.screen import decided
 from fingerprint.report.words import (
     listing,
     ms,
@@ -150,6 +151,14 @@ def steps_of(scene: Scene, suspects: Sequence[Suspect]) -> tuple[Step, ...]:
                         launches=_launches_at(scene, evidence),
                     )
                 )
+        if told := decided(scene, culprit):
+            steps.append(
+                Step(
+                    question=f"What does the engine itself say that it does otherwise with {name}?",
+                    finding=f"{'; '.join(told)}.",
+                    launches=tuple(sorted({number for one in scene.decisions(culprit) for number in one.launches})),
+                )
+            )
     for one in outcome.opened:
         if one.verdict is not None:
             found = listing((part.title for part in one.culprits), 4)

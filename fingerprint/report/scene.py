@@ -15,6 +15,7 @@ from fingerprint.report.model import (
 from fingerprint.report.words import count, listing, ms, ms_interval
 
 if TYPE_CHECKING:
+    from fingerprint.bisect.decisions import Decision
     from fingerprint.bisect.journal import CaseLine, FactorLine, OpenLine, TrialLine
     from fingerprint.bisect.verdict import Culprit, Interval
     from fingerprint.case import Outcome
@@ -66,6 +67,10 @@ class Scene:
     def arm(self, arm: Arm) -> list[Launch]:
         """Measured launches of one arm."""
         return [launch for launch in self.measured if launch.arm == arm]
+
+    def decisions(self, culprit: Culprit) -> list[Decision]:
+        """What the engine said that it decided otherwise with a culprit."""
+        return [one for one in self.outcome.decisions if set(one.factors) == culprit.factors]
 
     def name(self, culprit: Culprit) -> str:
         """A culprit in words, with what changed."""

@@ -161,6 +161,11 @@ def more(scene: Scene, speeds: Sequence[Speed], even: BreakEven | None) -> tuple
             lines.append(f"{scene.ms(outcome.remainder_ms, sign=True)} of the gap is not explained by it.")
     if scene.finished and outcome.kind == "phantom" and outcome.unseen:
         lines.append(f"What neither snapshot could see may have: {'; '.join(outcome.unseen[-len(NEVER_SEEN) :][:2])}.")
+    lines += [
+        f"With {scene.name(culprit)} the engine decided otherwise: {listing(told, 4)}."
+        for culprit in scene.culprits
+        if (told := decided(scene, culprit))
+    ]
     if scene.line.compared:
         lines.append(f"Launches are compared by {scene.metric}: {scene.line.compared}.")
     if scene.line.accept_length is not None:
@@ -180,6 +185,15 @@ def more(scene: Scene, speeds: Sequence[Speed], even: BreakEven | None) -> tuple
             f"{number(even.wanted_tokens_per_second)} tok/s {where}."
         )
     return tuple(lines)
+
+
+def decided(scene: Scene, culprit: Culprit) -> list[str]:
+    """What the engine decided otherwise with a culprit: `graph mode: every decode pass → no decode pass`."""
+    return [f"{one.name}: {_or_nothing(one.old)} → {_or_nothing(one.new)}" for one in scene.decisions(culprit)]
+
+
+def _or_nothing(value: str | None) -> str:
+    return "nothing said" if value is None else value
 
 
 RESTART = "Then restart the server, capture and measure it again."

@@ -62,6 +62,7 @@ def answer_of(verify_ms: object, **changes: object) -> dict[str, Any]:
     figures = {"verify_ms": verify_ms, "cycle_ms": 9.0, "sources": {"verify_ms": "engine timer", "cycle_ms": "stream"}}
     whole = {
         "figures": figures,
+        "facts": {},
         "proof": [],
         "watch": {"steal_share": 0.0},
         "isolation": "overlay",

@@ -126,6 +126,7 @@ class SimulatedHost:
         scatter: standard deviation over launches, as a share.
         accept_length: of every launch.
         watch: what is said about the machine, given the launch number.
+        facts: what the engine says that it decided, given the factors that are new.
     """
 
     live: Snapshot
@@ -136,6 +137,7 @@ class SimulatedHost:
     fails: Callable[[frozenset[str]], str | None] = lambda _new: None
     accept_length: float = 2.9
     watch: Callable[[int], dict[str, Any]] = lambda _number: {"steal_share": 0.01, "idle_share": 0.4}
+    facts: Callable[[frozenset[str]], dict[str, Any]] = lambda _new: {}
     new: frozenset[str] = frozenset()
     launches: int = 0
     clock: datetime = NOW
@@ -168,6 +170,7 @@ class SimulatedHost:
         middle["host_ms"] = middle["cycle_ms"] - verify - middle["draft_ms"] - middle["extend_ms"]
         return {
             "figures": {**middle, "sources": SOURCES, "samples": samples, "outputs": "5f" * 32},
+            "facts": self.facts(self.new),
             "proof": [{**check, "ok": True, "seen": "in the launcher and 2 ranks"} for check in args["prove"]],
             "watch": self.watch(self.launches),
             "isolation": "mount namespace",
