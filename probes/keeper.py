@@ -586,7 +586,8 @@ def _understood(argv: List[str], ask: Dict[str, Any], moved: Dict[str, str]) -> 
         for flag in ask.get("needed", []):
             if known and flags.spelled(known, ask["names"][flag]) is None:
                 raise UnlaunchableError(f"{flag} is no flag of the version in {os.path.join(place, sources[0])}")
-        return flags.translated(argv, known, ask["names"]) if known else argv
+        added = [flag for flag in ask.get("wanted", []) if flag in known and flag not in argv]
+        return [*flags.translated(argv, known, ask["names"]), *added] if known else argv
     return argv
 
 

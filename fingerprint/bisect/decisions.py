@@ -45,7 +45,8 @@ def decisions(culprits: Iterable[Culprit], trials: Sequence[TrialLine]) -> list[
     for culprit in culprits:
         without = [trial for trial in told if culprit.factors.isdisjoint(trial.new)]
         having = [trial for trial in told if culprit.factors.issubset(trial.new)]
-        for name in sorted({name for trial in told for name in trial.facts}):
+        names = {name for trial in told for name in trial.facts}
+        for name in sorted(names, key=lambda name: (name.startswith("/"), name)):
             before, after = _said(name, without), _said(name, having)
             if len(before) == len(after) == 1 and before != after:
                 launches = sorted(trial.number for trial in (*without, *having))

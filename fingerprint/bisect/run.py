@@ -369,7 +369,8 @@ def _prepare(
     options: Options,
 ) -> Prepared:
     # What every launch has is no factor of it.
-    forced = {*(f"variable:{name}" for name in engine.variables), *(f"flag:{name}" for name in engine.flags)}
+    forced = {f"variable:{name}" for name in engine.variables}
+    forced |= {f"flag:{name}" for name in (*engine.flags, *engine.wanted_flags)}
     factors = {factor.id: factor for factor in found.factors if factor.id not in forced}
     for one in found.fixed:
         if one.id in options.only:

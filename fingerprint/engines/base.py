@@ -33,6 +33,7 @@ class Engine:
         ready_paths: pages that answer 200 once the server is ready, the best first; none of them runs a request.
         variables: set in the launch of every trial, of either arm.
         flags: given to every trial, of either arm.
+        wanted_flags: switches given to every trial whose version declares them.
         metrics: figures that can be compared, the best first.
         requests: measured requests of a launch; more of them narrow the figure of one launch, not of the launches.
         max_new_tokens: tokens of each.
@@ -50,6 +51,7 @@ class Engine:
     ready_paths: tuple[str, ...]
     variables: dict[str, str] = field(default_factory=dict)
     flags: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    wanted_flags: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ("verify_ms", "gpu_cycle_ms", "cycle_ms")
     requests: int = 6
     max_new_tokens: int = 48
@@ -87,6 +89,7 @@ class Engine:
         plan.argv = line.argv()
         plan.variables.update(self.variables)
         plan.flag_sources = self.flag_sources
+        plan.wanted_flags = self.wanted_flags
 
     def measurement(self) -> Json:
         """What `probes.measure.measure` is asked for."""

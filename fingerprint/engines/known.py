@@ -24,6 +24,7 @@ SGLANG = Engine(
     # The first keeps /proc/PID/environ readable behind process titles, the second times every forward segment.
     variables={"SPT_NOENV": "1", "SGLANG_ENABLE_METRICS_DEVICE_TIMER": "1"},
     flags={"--enable-metrics": ()},
+    wanted_flags=("--enable-metrics-for-all-schedulers",),  # else rank 0's timer alone is exported
     requests=6,
     max_new_tokens=96,
     warmup=2,

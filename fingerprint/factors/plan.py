@@ -96,6 +96,8 @@ class LaunchPlan:
     """Where the server imports from, in order."""
     flag_sources: tuple[str, ...] = ()
     """Files and folders below one of `imports` in which the engine declares its flags."""
+    wanted_flags: tuple[str, ...] = ()
+    """Switches to add where the version that is started declares them."""
     needed_flags: list[str] = field(default_factory=list)
     """Flags whose value is a factor's: a version that knows them by no name cannot be launched with it."""
 
@@ -124,6 +126,7 @@ class LaunchPlan:
             "flags": {
                 "imports": self.imports,
                 "sources": list(self.flag_sources),
+                "wanted": list(self.wanted_flags),
                 "needed": [flag for flag in self.needed_flags if flag in self.argv],
                 "names": {flag: names_of(flag) for word in self.argv if (flag := word.partition("=")[0])[:2] == "--"},
             },

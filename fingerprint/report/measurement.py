@@ -50,15 +50,20 @@ def terminal(where: str, measured: Measured, even: BreakEven | None) -> Renderab
 
 
 def rows(batch: Batch) -> list[tuple[str, str, str]]:
-    """Name, value and source of each figure; what was not measured says why, with the other ranks below rank 0."""
+    """Name, value and source of each figure; what was not measured says why, with the other ranks below rank 0.
+
+    Why a rank has none is said once, at the first figure.
+    """
     found: list[tuple[str, str, str]] = []
     for key, name, unit in ROWS:
         value = batch.figures.get(key)
         source = clean(batch.sources.get(key, ""), 100)
         found.append((name, _value(value, unit), "" if isinstance(value, Unread) else source))
         for rank, figures in batch.ranks.items():
-            if rank != "0" and isinstance(figures.get(key), float):
-                found.append((f"  rank {clean(rank, 20)}", _value(figures[key], unit), source))
+            of_rank = figures.get(key)
+            if rank != "0" and (isinstance(of_rank, float) or (of_rank is not None and key == ROWS[0][0])):
+                from_where = source if isinstance(of_rank, float) else ""
+                found.append((f"  rank {clean(rank, 20)}", _value(of_rank, unit), from_where))
     return found
 
 

@@ -21,7 +21,10 @@ def test_a_name_that_moved_is_translated_for_the_version_at_hand(
     plan.argv = line.with_flag("--tp", None).argv()
     tp = ("1",)
     Flag("flag:--tp", "", "", "--tensor-parallel-size", None, tp).apply(plan, new=True)
+    plan.wanted_flags = ("--disable-cuda-graph", "--enable-wonders")  # only one is a flag of this version
     answer = attempt(prepared, plan, isolation=isolation)
+    assert answer["facts"]["/server_info disable_cuda_graph"] == "True"
+    assert answer["facts"]["graph mode"] == "no decode pass"
     assert unproven(answer) == []
     assert [check["ok"] for check in answer["proof"] if check["factor"] == "flag:--tp"] == [True, True]
 

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import os
 import shutil
+import ssl
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from incident_host import Incident
 
 import snapshots
 from fingerprint.errors import UsageError
-from fingerprint.measure import Address, break_even
+from fingerprint.measure import KEY_VARIABLE, Address, break_even, key_in
 
 
-def run(*words: object) -> subprocess.CompletedProcess[str]:
+def run(*words: object, key: str | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "fingerprint", "measure", *map(str, words)], capture_output=True, text=True, timeout=120
-    )
+        [sys.executable, "-m", "fingerprint", "measure", *map(str, words)], capture_output=True, text=True, timeout=120,
+        env={**os.environ, **({KEY_VARIABLE: key} if key is not None else {})},
+    )  # fmt: skip
 
 
 def test_a_measurement_is_shown_and_kept_in_the_snapshot_whose_id_stays(incident: Incident, tmp_path: Path) -> None:
@@ -36,6 +47,8 @@ def test_a_measurement_is_shown_and_kept_in_the_snapshot_whose_id_stays(incident
     assert told["batches"]["2"]["figures"]["verify_ms"] > 0
     assert told["source"] == "engine timer"
     assert told["batches"]["1"]["ranks"]["0"]["verify_ms"] == figures["verify_ms"]
+    other = told["batches"]["1"]["ranks"]["1"]["verify_ms"]["unread"]
+    assert other == "this rank's timer is not exported; --enable-metrics-for-all-schedulers exports it"
     needed = {one["tokens_per_second"]: one["accept_length"] for one in told["break_even"]["needed"]}
     cycle = figures["cycle_mean_ms"]
     assert needed == pytest.approx({82.0: 0.082 * cycle, 100.0: 0.1 * cycle})
@@ -47,7 +60,15 @@ def test_a_measurement_is_shown_and_kept_in_the_snapshot_whose_id_stays(incident
     }
     shown = run(where, "--requests", "1", "--tokens", "8", "--baseline-tok-s", "82")
     assert shown.returncode == 0, shown.stderr
-    for words in ("verify", "draft extend", "engine timer", "accept length", "For 82.0 tok/s it would need"):
+    assert shown.stdout.count("rank 1") == 1
+    for words in (
+        "verify",
+        "timer is not exported",
+        "draft extend",
+        "engine timer",
+        "accept length",
+        "For 82.0 tok/s it would need",
+    ):
         assert words in shown.stdout
 
 
@@ -74,17 +95,131 @@ def test_a_server_that_is_not_there_is_one_sentence() -> None:
         ("localhost:30000/", ("localhost", 30000)),
         (":30000", ("127.0.0.1", 30000)),
         ("http://[::1]:30000", ("::1", 30000)),
+        ("https://gpu01:8443", ("gpu01", 8443)),
+        ("https://gpu01", ("gpu01", 443)),
     ],
 )
 def test_addresses_are_read_as_they_are_meant(url: str, address: tuple[str, int]) -> None:
     at = Address.of(url)
-    assert (at.host, at.port) == address
+    assert (at.host, at.port, at.secure) == (*address, url.startswith("https"))
 
 
-@pytest.mark.parametrize("url", ["", "127.0.0.1", "https://127.0.0.1:1", "http://127.0.0.1:99999", "http://h:1/v1"])
+@pytest.mark.parametrize("url", ["", "127.0.0.1", "ftp://127.0.0.1:1", "http://127.0.0.1:99999", "http://h:1/v1"])
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="no address"):
         Address.of(url)
+
+
+KEY = "sk-only-in-a-variable"
+
+
+class Proxy(ThreadingHTTPServer):
+    """Ends TLS in front of a server on this machine, and lets nobody through without the key."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int, certificate: Path) -> None:
+        self.behind = port
+        self.seen: list[str | None] = []
+        super().__init__(("127.0.0.1", 0), Passes)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        self.socket = context.wrap_socket(self.socket, server_side=True)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that does not trust the certificate, or speaks no TLS, is what some tests are about."""
+
+
+class Passes(BaseHTTPRequestHandler):
+    server: Proxy
+
+    def do_GET(self) -> None:
+        self.do_POST()
+
+    def do_POST(self) -> None:
+        self.server.seen.append(self.headers["Authorization"])
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.headers["Authorization"] != f"Bearer {KEY}":
+            self.send_error(401)
+            return
+        behind = http.client.HTTPConnection("127.0.0.1", self.server.behind, timeout=60)
+        behind.request(self.command, self.path, body or None)
+        with behind.getresponse() as answer:
+            self.send_response(answer.status)
+            self.end_headers()
+            while piece := answer.read1(1 << 16):
+                self.wfile.write(piece)
+        behind.close()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def proxy(incident: Incident, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    path = tmp_path_factory.mktemp("tls") / "both.pem"
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "gpu01.example")])
+    now = datetime.now(timezone.utc)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(now - timedelta(1)).not_valid_after(now + timedelta(1))
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
+    path.write_bytes(private + builder.sign(key, hashes.SHA256()).public_bytes(pem))
+    server = Proxy(incident.port, path)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_server_behind_tls_is_measured_with_the_key_that_a_variable_holds(proxy: Proxy) -> None:
+    done = run(
+        f"https://127.0.0.1:{proxy.server_port}", "--requests", "1", "--tokens", "8", "--format", "json", key=KEY
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["source"] == "engine timer"
+    assert KEY not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("key", [None, "sk-another"])
+def test_a_server_that_wants_another_key_says_how_to_give_it(proxy: Proxy, key: str | None) -> None:
+    done = run(f"https://127.0.0.1:{proxy.server_port}", key=key)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "answered 401" in done.stderr
+    assert KEY_VARIABLE in done.stderr
+    assert "sk-another" not in done.stderr
+
+
+def test_beyond_loopback_a_certificate_must_be_valid_before_anything_is_sent(proxy: Proxy) -> None:
+    proxy.seen.clear()
+    done = run(f"https://0.0.0.0:{proxy.server_port}", key=KEY)  # reaches this machine, and is no loopback address
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "certificate" in done.stderr
+    assert proxy.seen == []
+
+
+def test_a_server_behind_tls_that_is_asked_without_is_one_sentence(proxy: Proxy) -> None:
+    done = run(f"http://127.0.0.1:{proxy.server_port}", key=KEY)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("url", ["https://user:secret@h:1", "http://secret@127.0.0.1:1"])
+def test_a_password_in_an_address_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(UsageError, match=KEY_VARIABLE) as refused:
+        Address.of(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_key_that_cannot_be_sent_is_refused_and_not_repeated() -> None:
+    with pytest.raises(UsageError, match="what no key can be") as refused:
+        key_in({KEY_VARIABLE: "sk-1\nX-Other: 1"})
+    assert "sk-1" not in str(refused.value)
+    assert key_in({KEY_VARIABLE: f" {KEY}\n"}) == KEY
+    assert key_in({}) is None
 
 
 def test_the_break_even_of_the_story() -> None:
