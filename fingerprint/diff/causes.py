@@ -161,6 +161,9 @@ def _parallelism_makes_processes(scene: Scene) -> Iterator[tuple[Key, Key]]:
                     yield key, origin
 
 
+_ATTENTION = r"log/facts/attention backend|server/arguments/.*attention_backend"
+"""SGLang takes it by the flag, by the draft's branches on some cards, and by whether FlashInfer is there."""
+_ALL_REDUCE = r"log/facts/.*all-reduce.*|log/facts/graph addresses|server/arguments/.*all_?reduce.*"
 _BRINGS: tuple[tuple[str, str], ...] = (
     (r"gpu/(nvml|cuda|kernel_module/.*)", r"gpu/driver"),
     (r"gpu/gpus/.*/gsp_firmware", r"gpu/driver"),
@@ -172,20 +175,33 @@ _BRINGS: tuple[tuple[str, str], ...] = (
     (r"topology/devices/.*/iommu", r"host/command_line"),
     (r"limits/cpus", r"limits/cgroup_levels/.*/cpu.*"),
     (r"nccl/(loaded|installed|pinned)/.*|log/facts/nccl", r"packages/distributions/nvidia-nccl-.*"),
+    (r"nccl/loaded/.*|log/facts/nccl", r"server/variables/(SGLANG_NCCL_SO_PATH|LD_PRELOAD|LD_LIBRARY_PATH)"),
+    (r"log/facts/nccl", r"nccl/loaded/.*"),
     (r"nccl/settings/.*", r"nccl/files/.*"),
     (
-        r"log/facts/(graphs|verify graph|graph addresses)",
+        r"log/facts/(graphs|verify graph|graph addresses)|server/arguments/.*cuda_graph.*",
         r"server/flags/--(.*cuda-graph.*|enforce-eager)",
     ),
-    (r"log/facts/attention backend", r"server/flags/--.*attention-backend"),
-    (r"log/facts/.*all-reduce.*", r"server/(flags/--.*(all-?reduce|symm|p2p).*|variables/.*ALL_?REDUCE.*)"),
+    (r"log/facts/verify graph", r"server/flags/--(speculative-num-.*|max-running-requests)"),
+    (_ATTENTION, r"server/flags/--.*attention-backend"),
+    (_ATTENTION, r"server/flags/--speculative-(eagle-topk|algorithm)"),
+    (_ATTENTION, r"packages/distributions/flashinfer-python"),
+    (r"log/facts/attention backend", r"server/arguments/attention_backend"),
+    (_ALL_REDUCE, r"server/(flags/--.*(all-?reduce|symm|p2p|mscclpp).*|variables/.*ALL_?REDUCE.*)"),
+    (_ALL_REDUCE, r"server/flags/--(tp|tp-size|tensor-parallel-size)"),
+    (r"log/facts/all-reduce fusion", r"packages/distributions/(flashinfer-python|nvidia-cutlass-dsl|cuda-tile)"),
     (r"log/facts/moe config", r"packages/distributions/triton"),
+    (r"log/facts/moe config", r"server/variables/SGLANG_MOE_CONFIG_DIR"),
+    (
+        r"log/facts/max total tokens",
+        r"server/flags/--(mem-fraction-static|max-total-tokens|max-running-requests|kv-cache-dtype|context-length)",
+    ),
     (r"models/models/target", r"server/flags/--(model-path|model|revision)"),
     (r"models/models/draft", r"server/flags/--speculative-draft-model.*"),
     (r"models/models/token map", r"server/flags/--speculative-token-map"),
     (r"limits/memory_bytes", r"limits/cgroup_levels/.*/memory.*"),
 )
-"""Consequence and cause, as patterns of names."""
+"""Consequence and cause, as patterns of names; the first line that knows a cause decides."""
 
 
 @_rule

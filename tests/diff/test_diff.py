@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -503,3 +504,34 @@ def test_a_server_that_has_not_decoded_yet_is_not_another_server() -> None:
     served = snapshot(log=Log(status="ok", running=Running(graph=False, accept_length=2.0, tokens_per_second=60.0)))
     assert compare(waiting, served).equal
     assert waiting.id == served.id
+
+
+@pytest.mark.parametrize(
+    ("fact", "flags", "variables", "packages", "cause"),
+    [
+        ("verify graph", ("--disable-cuda-graph",), {}, "1", "flag:--disable-cuda-graph"),
+        ("attention backend", ("--speculative-eagle-topk", "4"), {}, "1", "flag:--speculative-eagle-topk"),
+        ("attention backend", (), {}, "2", "package:flashinfer-python"),
+        ("all-reduce fusion", (), {}, "2", "package:flashinfer-python"),
+        ("custom all-reduce", ("--disable-custom-all-reduce",), {}, "1", "flag:--disable-custom-all-reduce"),
+        ("nccl", (), {"SGLANG_NCCL_SO_PATH": "/opt/libnccl.so"}, "1", "variable:SGLANG_NCCL_SO_PATH"),
+        ("moe config", (), {"SGLANG_MOE_CONFIG_DIR": "/opt/tuned"}, "1", "variable:SGLANG_MOE_CONFIG_DIR"),
+    ],
+)
+def test_what_the_server_says_that_it_decided_stands_below_what_brought_it(
+    fact: str, flags: tuple[str, ...], variables: dict[str, str], packages: str, cause: str
+) -> None:
+    def side(said: str, argv: tuple[str, ...], named: dict[str, str], version: str) -> Snapshot:
+        launcher = {"argv": ["python", "-m", "sglang.launch_server", *argv], "at_exec": named, "variables": named}
+        return snapshot(
+            server=server(("launcher", launcher)),
+            packages=Packages(
+                status="ok", distributions={"flashinfer-python": Distribution(version=version, location="/x")}
+            ),
+            log=Log(status="ok", facts={fact: [said]}),
+        )
+
+    comparison = compare(side("before", (), {}, "1"), side("since", flags, variables, packages))
+    [line] = [one for one in comparison.differences if one.key == ("log", "facts", fact)]
+    [brought] = [one for one in comparison.differences if one.key == line.group]
+    assert brought.factor == cause

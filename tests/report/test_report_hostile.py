@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from made_cases import MORNING, NOW, snapshot
 from markdown_it import MarkdownIt
 
+from fingerprint.bisect.decisions import Decision
 from fingerprint.bisect.journal import CaseLine, FactorLine, TrialLine
 from fingerprint.bisect.verdict import Culprit, Suspicion
 from fingerprint.case import Outcome
@@ -54,7 +55,7 @@ def hostile_report(words: list[str], seed: int) -> Report:
     fixed = [FactorLine(id=f"host:{say()}", old=say(), new=say(), reason=say())]
     case = CaseLine(
         at=NOW, tool=say(), target=say(), old=say(), new=say(), seed=1, engine=say(), factors=lines, fixed=fixed,
-        prior=dict.fromkeys(names, 0.5), then_old_ms=10.0, then_new_ms=12.0, conditions=[say()],
+        prior=dict.fromkeys(names, 0.5), then_old_ms=10.0, then_new_ms=12.0, conditions=[say()], compared=say(),
     )  # fmt: skip
     trials = [
         TrialLine(
@@ -65,6 +66,7 @@ def hostile_report(words: list[str], seed: int) -> Report:
                 "accept_length": 2.9, "tokens_per_second": 140.0, "outputs": say(), "sources": {"verify_ms": say()},
                 "samples": [{say(): 1.5, "verify_ms": 10.0}, {say(): float("nan")}],
             },
+            facts={say(): say()},
             proof=[{"factor": say(), "ok": n % 2 == 0, "seen": say()}],
             watch={say(): 0.5, "steal_share": 0.01}, isolation=say(), seconds={say(): 1.0, "launch": 2.0},
         )
@@ -78,7 +80,8 @@ def hostile_report(words: list[str], seed: int) -> Report:
         posterior=(Suspicion(structure="single", factors=frozenset({names[0]}), probability=0.98),),
         eliminated={names[1]: 0.01}, fixed=fixed, unseen=[say() for _ in range(5)], revert=[say(), say()], next=say(),
         metric=rng.choice(["verify_ms", say() or "m"]), source=say(), host_before=say(), host_after=say(),
-        host_differences=[say()], reasons=(say(),),
+        host_differences=[say()], reasons=(say(),), compared=say(),
+        decisions=[Decision(factors=[names[0]], name=say(), old=say(), new=say(), launches=[1, 2])],
     )  # fmt: skip
     named = {f"V{n}" + say().replace("=", ""): say() for n in range(3)}
     old = snapshot({"PATH": say()}, at=MORNING, target=say() or "t", measured=10.0)
