@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -93,6 +95,24 @@ def test_no_page_can_stop_a_measurement_or_make_a_figure_of_nothing(page: str, c
     assert figures.keys() == {"verify_ms", "draft_ms", "extend_ms", "gpu_cycle_ms"}
     for value in figures.values():
         assert isinstance(value, float) or value["unread"]
+
+
+@pytest.mark.parametrize(
+    ("host", "here"),
+    [
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("localhost", True),
+        ("192.0.2.7", False),
+        ("gpu01", False),
+        ("0.0.0.0", False),
+    ],
+)
+def test_only_our_own_addresses_are_believed_without_a_certificate(host: str, here: bool) -> None:
+    connection = measure.Server(8443, host, secure=True).connect(1.0)
+    assert isinstance(connection, http.client.HTTPSConnection)
+    mode = connection._context.verify_mode  # type: ignore[attr-defined]
+    assert (mode == ssl.CERT_NONE) == here
 
 
 class Clock:

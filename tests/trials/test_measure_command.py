@@ -192,9 +192,9 @@ def test_a_server_that_wants_another_key_says_how_to_give_it(proxy: Proxy, key: 
     assert "sk-another" not in done.stderr
 
 
-def test_beyond_loopback_a_certificate_must_be_valid_before_anything_is_sent(proxy: Proxy) -> None:
+def test_elsewhere_than_at_our_own_address_a_certificate_must_be_valid_before_anything_is_sent(proxy: Proxy) -> None:
     proxy.seen.clear()
-    done = run(f"https://0.0.0.0:{proxy.server_port}", key=KEY)  # reaches this machine, and is no loopback address
+    done = run(f"https://0.0.0.0:{proxy.server_port}", key=KEY)  # reaches this machine, and is no address of it
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert "certificate" in done.stderr
