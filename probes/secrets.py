@@ -18,6 +18,11 @@ from typing import Dict, List, Mapping, Pattern
 _SECRET_ANYWHERE = {"APIKEY", "CREDENTIAL", "CREDENTIALS", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "SECRETS"}
 _SECRET_AT_END = {"AUTH", "AUTHORIZATION", "BEARER", "COOKIE", "CRED", "PASS", "PAT", "PWD", "TOKEN"}
 _KEY_BEFORE = {"API", "ACCESS", "PRIVATE", "ACCOUNT", "SIGNING", "ENCRYPTION", "LICENSE", "DEPLOY", "MASTER", "ADMIN"}
+_TEXT_TOKEN_BEFORE = {
+    "PER", "MAX", "MIN", "NUM", "NEXT", "LAST", "FIRST", "BOS", "EOS", "EOT", "PAD", "UNK", "SEP", "CLS", "MASK", "STOP",
+    "IMAGE", "AUDIO", "VIDEO", "DRAFT",
+}  # fmt: skip
+"""What a TOKEN behind these words is made of is text."""
 _HARMLESS_NAMES = {"PWD", "OLDPWD", "SSH_AUTH_SOCK", "XAUTHORITY", "DBUS_SESSION_BUS_ADDRESS"}
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
@@ -36,21 +41,36 @@ _SHAPES: List[Pattern[str]] = [
     re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)"),
 ]
 _URL_CREDENTIALS = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]{0,30}://)([^/\s@'\"]+)(@)")
-_ASSIGNED = re.compile(
-    r"""(?<![<\w.-])(?P<name>[A-Za-z_][A-Za-z0-9_.-]*)(?P<mark>["']?\s*[=:]\s*["']?)(?P<value>[^\s"'`,;)}\]]{4,})""",
+_NAMED = re.compile(
+    r"""(?<![<\w.])(?<!\w-)(?P<flag>--)?(?P<name>[A-Za-z_][A-Za-z0-9_.-]*)"""
+    r"""(?:["']?\]?\s*[=:]\s*|["'](?P<given>\s*,\s*)(?=["'])|(?(flag)[ ]+|(?!)))""",
 )
+_SETTER = re.compile(r"""(?:setdefault|putenv|setenv)\(\s{0,8}["']$""")
+_VALUE = re.compile(
+    r"""(?P<quote>["'])(?P<quoted>(?:(?!(?P=quote))[^\n]){4,4096})|["']?(?P<plain>[^\s"'`,;)}\]]{4,4096})""",
+)
+_DIGIT = re.compile("[0-9]")
 
 
 def is_secret_name(name: str) -> bool:
     """Whether a variable, flag or key of this name holds a secret, judged by its whole words."""
     if name.upper() in _HARMLESS_NAMES:
         return False
-    words = [word.upper() for word in _WORDS.findall(name.replace("-", "_"))]
-    if not words:
+    words = _words(name)
+    if len(words) > 1 and words[-1] == "TOKEN" and words[-2] in _TEXT_TOKEN_BEFORE:
         return False
-    if _SECRET_ANYWHERE.intersection(words) or words[-1] in _SECRET_AT_END:
+    return bool(words) and (words[-1] in _SECRET_AT_END or _means_nothing_else(words))
+
+
+def _words(name: str) -> List[str]:
+    return [word.upper() for word in _WORDS.findall(name.replace("-", "_"))]
+
+
+def _means_nothing_else(words: List[str]) -> bool:
+    """Not so of TOKEN and the like, which are most often no secrets where a model is served."""
+    if _SECRET_ANYWHERE.intersection(words):
         return True
-    return words[-1] in {"KEY", "KEYS"} and len(words) > 1 and words[-2] in _KEY_BEFORE
+    return len(words) > 1 and words[-1] in {"KEY", "KEYS"} and words[-2] in _KEY_BEFORE
 
 
 class Keeper:
@@ -110,15 +130,35 @@ class Keeper:
         text = _URL_CREDENTIALS.sub(lambda found: found[1] + self.token(found[2]) + found[3], text)
         for shape in _SHAPES:
             text = shape.sub(lambda found: self.token(found[0]), text)
-        return _ASSIGNED.sub(self._assigned, text)
+        return self._without_assigned(text)
 
-    def _assigned(self, found: re.Match[str]) -> str:
-        value = found["value"]
-        if value.startswith("<secret:") or not is_secret_name(found["name"]) or not _looks_literal(value):
-            return found[0]
-        return found["name"] + found["mark"] + self.token(value)
+    def _without_assigned(self, text: str) -> str:
+        parts: List[str] = []
+        at = barren = 0
+        for found in _NAMED.finditer(text):
+            if found.start() < at or found.end() < barren or not is_secret_name(found["name"]):
+                continue
+            if found["given"] and not _SETTER.search(text[max(0, found.start() - 20) : found.start()]):
+                continue
+            value = _VALUE.match(text, found.end())
+            kind = value.lastgroup if value is not None else None
+            if value is None or kind is None or "<secret:" in value[kind]:
+                continue
+            if kind == "plain" and not _DIGIT.search(value[kind]):
+                barren = value.end()  # nothing in it is a value with a digit either
+                continue
+            sure = kind == "quoted" and _means_nothing_else(_words(found["name"]))
+            if _looks_literal(value[kind]) or (sure and _looks_whole(value[kind])):
+                parts += [text[at : value.start(kind)], self.token(value[kind])]
+                at = value.end(kind)
+        return "".join([*parts, text[at:]])
 
 
 def _looks_literal(value: str) -> bool:
     """Source code that merely names a variable (`token = get_token(x)`) is not a secret."""
-    return any(letter.isdigit() for letter in value) and not re.search(r"[(\[.]", value)
+    return bool(_DIGIT.search(value)) and not re.search(r"[(\[.]", value)
+
+
+def _looks_whole(value: str) -> bool:
+    """What stands in quotes behind an unmistakable name is one, unless it is put together of parts."""
+    return len(value) >= 8 and not re.search(r"[{}%$]", value)

@@ -30,7 +30,8 @@ def test_secrets_do_not_travel(name: str, value: str) -> None:
     ("name", "value"),
     [
         ("TOKENIZERS_PARALLELISM", "false"), ("VLLM_MAX_TOKENS_X", "8"), ("NCCL_IB_PKEY", "0x8001"), ("MKL_KEY_X", "1"),
-        ("SGLANG_MAX_TOKENS", "4096"), ("NCCL_PROTO", "Simple"), ("PWD", "/root"), ("SSH_AUTH_SOCK", "/run/x"),
+        ("SGLANG_MAX_TOKENS", "4096"), ("NCCL_PROTO", "Simple"), ("PWD", "/root"), ("EOS_TOKEN", "<|end1|>"),
+        ("MAX_TOKEN", "1"), ("SSH_AUTH_SOCK", "/run/x"),
     ],
 )  # fmt: skip
 def test_tuning_variables_that_look_like_secrets_stay_readable(name: str, value: str) -> None:
@@ -74,6 +75,28 @@ def test_command_lines_lose_the_values_of_secret_flags() -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        'os.environ["DB_PASSWORD"] = "correct horse battery"', "os.environ['MY_API_KEY']='correct-horse'",
+        'os.environ.setdefault("WANDB_API_KEY", "correct horse 1")', "export DB_PASSWORD='correct horse'",
+        'HF_TOKEN="correct horse 1"', '{"api_key": "correct.horse"}', 'run = "curl --password=horse12345"',
+        "token=horse12345", 'token:password="correct horse 1"', "serve --api-key  horse12345 --port 1",
+        'command("x", "secret: horse12345")',
+    ],
+)  # fmt: skip
+def test_secrets_in_source_code_are_replaced_whole(text: str) -> None:
+    clean = Keeper(KEY).text(text)
+    assert "<secret:" in clean
+    assert "correct" not in clean
+    assert "horse" not in clean
+    assert Keeper(KEY).text(clean) == clean
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'eos_token = "</s>"', 'password = getpass("your password")', 'f"password={password}"',
+        '("api_key", "admin_key1")', "serve --api-key --port 30000", "x --y-api-key-z 12345",
+        "self.api_key: str = None", 'url = f"{api_key}@{host}"', '"api_key": f"{self.api_key}"', "token_ids = [1, 2]",
+        'environ.get("HF_TOKEN", "none given")', 'api_key = "$API_KEY"',
         "token = get_token(request)", "self.token_to_kv_pool = 1", "num_tokens=128", "x = a / b",
         "key: cache_key_for(layer)", "https://github.com/org/name", "max_total_num_tokens=4096",
     ],
@@ -83,7 +106,24 @@ def test_source_code_is_left_alone(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["a-", "a.b+", "eyJ-", "sk-", "hf_", "a ", "a=", "://", "-----BEGIN ", "x@", "token:", "'", "<secret:"]
+    "piece",
+    [
+        "a-",
+        "a.b+",
+        "eyJ-",
+        "sk-",
+        "hf_",
+        "a ",
+        "a=",
+        "://",
+        "-----BEGIN ",
+        "x@",
+        "token:",
+        "'",
+        "<secret:",
+        "token='",
+        'password="aaaa ',
+    ],
 )
 def test_no_text_can_keep_the_replacement_busy_for_ever(piece: str) -> None:
     text = piece * (200_000 // len(piece))
