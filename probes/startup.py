@@ -120,7 +120,7 @@ def _module(place: str, module: str) -> Optional[str]:
 def _file(path: str, keeper: Keeper, *, code: Optional[bool]) -> Json:
     raw = attempt(lambda: read_bytes(path, _LARGEST_BYTES))
     if not isinstance(raw, bytes):
-        return {"path": path, "sha256": "", "text": raw}
+        return {"path": path, "sha256": raw, "text": raw}
     text = raw.decode("utf-8", "replace")
     return {
         "path": path,

@@ -7,7 +7,7 @@ class StartupFile(Part):
     """One startup file and its contents."""
 
     path: str
-    sha256: str
+    sha256: Read[str]
     text: Read[str | None] = None
     runs_code: bool = True
 

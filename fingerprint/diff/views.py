@@ -754,7 +754,9 @@ def _startup(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
 
 
 def _startup_text(file: StartupFile | None) -> str | None:
-    return None if file is None else f"{file.path} ({file.sha256[:12]})"
+    if file is None:
+        return None
+    return f"{file.path} ({file.sha256[:12] if isinstance(file.sha256, str) else 'not read'})"
 
 
 def _startup_note(was: StartupFile | None, now: StartupFile | None) -> str:

@@ -57,9 +57,13 @@ def find(old: Snapshot, new: Snapshot, _evidence: Evidence) -> Iterator[Factor |
         if was is not None and (not isinstance(was.text, str) or "<secret:" in was.text):
             reason = "its old text is not whole in the snapshot"
             yield Fixed(identifier, _words(was), _words(is_now), reason)
+        elif is_now is not None and not isinstance(is_now.sha256, str):
+            yield Fixed(identifier, _words(was), _words(is_now), f"it cannot be read now: {is_now.sha256.unread}")
         else:
             yield StartupCode(identifier, _words(was), _words(is_now), was, is_now)
 
 
 def _words(file: StartupFile | None) -> str:
-    return "absent" if file is None else f"contents {file.sha256[:8]}"
+    if file is None:
+        return "absent"
+    return f"contents {file.sha256[:8]}" if isinstance(file.sha256, str) else "not read"

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerprint.diff import Comparison, Difference, apply, compare, join
+from fingerprint.factors import Evidence, Fixed, startup
 from snapshots import (
     CondaPackage,
     Distribution,
@@ -273,6 +274,21 @@ def test_files_that_one_side_did_not_verify_are_unknown_and_not_changed() -> Non
         assert unknown.where == ("torch", "triton")
         assert Unread(unread="the files were not verified") in (unknown.old, unknown.new)
         assert not comparison.equal
+
+
+def test_a_startup_file_that_one_side_could_not_read_is_unknown_and_no_factor() -> None:
+    def host(sha256: str | Unread, text: str | Unread) -> Snapshot:
+        files = {"sitecustomize.py": StartupFile(path="/s/sitecustomize.py", sha256=sha256, text=text)}
+        return snapshot(startup=Startup(status="ok", files=files))
+
+    read, dark = host("a" * 64, "x = 1\n"), host(Unread(unread="denied"), Unread(unread="denied"))
+    for old, new in ((read, dark), (dark, read)):
+        comparison = compare(old, new)
+        assert not comparison.differences
+        assert {item.title for item in comparison.not_comparable} == {"sha256", "text"}
+        assert not comparison.equal
+        (held,) = startup.find(old, new, Evidence())
+        assert isinstance(held, Fixed)
 
 
 def test_conda_s_packages_are_compared_by_version_build_and_contents() -> None:
