@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 import snapshots
 from fingerprint.bisect.decisions import Decision
-from fingerprint.bisect.journal import FactorLine, Journal
+from fingerprint.bisect.journal import ControlLine, FactorLine, Journal
 from fingerprint.bisect.verdict import Verdict
 from fingerprint.errors import CaseError
 from fingerprint.files import load_snapshot
@@ -55,6 +55,8 @@ class Outcome(Verdict):
     """What every launch had, whatever its factors, and how it was measured."""
     decisions: list[Decision] = []
     """What the engine itself decided otherwise with a culprit than without."""
+    controls: list[ControlLine] = []
+    """Both ends without speculation, where that was asked for."""
     compared: str = ""
     """Why launches are not compared by the engine's best figure; empty: they are."""
     unseen: list[str] = []

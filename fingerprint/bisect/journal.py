@@ -126,6 +126,23 @@ class TrialLine(_Line):
     seconds: dict[str, float] = {}
 
 
+class ControlLine(_Line):
+    """An end of the comparison launched without speculation, once: what plain decoding gives today."""
+
+    event: Literal["control"] = "control"
+    at: datetime
+    side: Literal["old", "new"]
+    step_ms: float | None = None
+    """The median gap between two chunks, each of one token."""
+    tokens_per_second: float | None = None
+    reason: str = ""
+    """Why there is no figure."""
+    figures: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
+    proof: list[dict[str, Any]] = []
+    seconds: dict[str, float] = {}
+
+
 class EndLine(_Line):
     """The last line: the host before and after."""
 
@@ -137,7 +154,7 @@ class EndLine(_Line):
     host_differences: list[str] = []
 
 
-Line: TypeAlias = CaseLine | FigureLine | OpenLine | TrialLine | EndLine
+Line: TypeAlias = CaseLine | FigureLine | OpenLine | TrialLine | ControlLine | EndLine
 _LINES: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="event")])
 
 
@@ -202,6 +219,10 @@ class Journal:
     def opened(self) -> list[OpenLine]:
         """The culprits that were opened, in order."""
         return [line for line in self.lines() if isinstance(line, OpenLine)]
+
+    def controls(self) -> list[ControlLine]:
+        """The launches without speculation."""
+        return [line for line in self.lines() if isinstance(line, ControlLine)]
 
     def end(self) -> EndLine | None:
         """The last line, when the bisect came to its end."""

@@ -74,6 +74,7 @@ class Options:
         max_new_tokens: tokens of each, in the same way.
         concurrency: so many requests at once, where it is not one.
         figure: what launches are compared by, where it is not the best one that the engine has.
+        control: both ends are also launched without speculation, after the search.
         accept_length: fixed for every launch, so that time alone is compared; what the server says is then nonsense.
         allow_host_changes: settings of the host are factors, too: really changed for a launch, and put back.
         stop_command: stops the production server before the first launch.
@@ -103,6 +104,7 @@ class Options:
     requests: int | None = None
     max_new_tokens: int | None = None
     concurrency: int | None = None
+    control: bool = False
     accept_length: float | None = None
     figure: str | None = None
     allow_host_changes: bool = False
@@ -157,6 +159,8 @@ def bisect(
     if (options.stop_command is None) != (options.start_command is None):
         raise UsageError("--stop-command and --start-command go together: a server that is stopped is started again.")
     engine, conditions = engine_with(new, options)
+    if options.control and not engine.speculates(plan.argv):
+        raise UsageError("The launch of NEW does not speculate; leave --control out.")
     restored = _put_right(host, new, engine)
     before, ask = _read_host(host, new, options)
     _refuse_other_host(new, before, anyway=options.anyway)
@@ -185,13 +189,13 @@ def bisect(
     )
     session.replay()
     if options.stop_command is None:
-        verdict = session.run()
+        verdict, controls = session.run(), session.control() if options.control else []
     else:
         port = _port(before)
         commands = {"stop": options.stop_command, "start": options.start_command, "cwd": plan.cwd, "port": port}
         host.call("stop server", commands)
         try:
-            verdict = session.run()
+            verdict, controls = session.run(), session.control() if options.control else []
         finally:  # where the way to the host broke, the host program does the same by itself
             with contextlib.suppress(TargetError):
                 _start_server(host, before, engine)
@@ -215,6 +219,7 @@ def bisect(
         fixed=_fixed_lines(prepared.found),
         conditions=decided.conditions,
         compared=decided.compared,
+        controls=controls,
         decisions=decisions(verdict.culprits, prepared.case.journal.trials()),
         unseen=[*unseen(old, new), *session.unlike],
         opened=session.opened,

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from fingerprint.bisect import noise
-from fingerprint.bisect.journal import FactorLine, FigureLine, Journal, OpenLine, Status, TrialLine
+from fingerprint.bisect.journal import ControlLine, FactorLine, FigureLine, Journal, OpenLine, Status, TrialLine
 from fingerprint.bisect.search import Search, chain
 from fingerprint.bisect.told import tell
 from fingerprint.case import Opened
@@ -252,6 +252,46 @@ class Session:
             self.journal.append(line)
         self.observer.opening(line)
 
+    # -- without speculation -------------------------------------------------------------------------------------
+
+    def control(self) -> list[ControlLine]:
+        """Launch both ends once without speculation; a side that is in the journal is not launched again.
+
+        Raises:
+            TargetError: the way to the host broke.
+        """
+        done = {line.side: line for line in self.journal.controls()}
+        ends: tuple[tuple[Literal["old", "new"], frozenset[str]], ...] = (
+            ("old", frozenset()),
+            ("new", frozenset(self.factors)),
+        )
+        for side, new in ends if self.factors else ends[1:]:
+            if side not in done:
+                done[side] = self._control(side, new)
+                self.journal.append(done[side])
+        return list(done.values())
+
+    def _control(self, side: Literal["old", "new"], new: frozenset[str]) -> ControlLine:
+        at = self.now()
+        plan = plan_of(self.live)
+        Every.of(self.factors, self.evidence or Evidence()).apply(plan, new)
+        self.engine.adopt(plan)
+        self.engine.decode_plainly(plan)
+        try:
+            answer = self._launch(plan)
+        except HostProgramError as error:
+            if error.kind != "unlaunchable" and error.kind not in _REPEATED:
+                raise
+            return ControlLine(at=at, side=side, reason=str(error))
+        details = {key: answer[key] for key in ("figures", "facts", "proof", "seconds")}
+        if missing := [check for check in answer["proof"] if not check["ok"]]:
+            reason = f"{missing[0]['factor']} was not in effect: {missing[0]['seen']}"
+            return ControlLine(at=at, side=side, reason=reason, **details)
+        speed, step = (figure_of(answer["figures"], (name,)) for name in ("tokens_per_second", "cycle_ms"))
+        if isinstance(speed, str) or isinstance(step, str):
+            return ControlLine(at=at, side=side, reason=f"nothing was measured: {speed}; {step}", **details)
+        return ControlLine(at=at, side=side, step_ms=step.value, tokens_per_second=speed.value, **details)
+
     # -- one launch --------------------------------------------------------------------------------------------
 
     def _trial(self, level: _Level, new: frozenset[str]) -> TrialLine:
@@ -280,11 +320,8 @@ class Session:
         plan = plan_of(self.live)
         level.apply(plan, new)
         self.engine.adopt(plan)
-        ask = self.engine.trial(plan)
-        if self.isolation is not None:
-            ask["isolation"] = self.isolation
         try:
-            answer = self.host.call("try", ask, lambda _event, value: self.observer.stage(self.number, value["stage"]))
+            answer = self._launch(plan)
         except HostProgramError as error:
             if error.kind == "unlaunchable":
                 return line("unlaunchable", reason=str(error))
@@ -309,6 +346,15 @@ class Session:
             return line("disturbed", reason="; ".join(disturbances), marks=disturbances, **details)
         self.unlike += [words for words in answer["missing"] if words not in self.unlike]
         return line("measured", **details, marks=self._marks(answer))
+
+    def _launch(self, plan: LaunchPlan) -> dict[str, Any]:
+        ask = self.engine.trial(plan)
+        if self.isolation is not None:
+            ask["isolation"] = self.isolation
+        answer: dict[str, Any] = self.host.call(
+            "try", ask, lambda _event, value: self.observer.stage(self.number, value["stage"])
+        )
+        return answer
 
     def _figure(self, figures: dict[str, Any]) -> Figure | str:
         """A launch's figure, of the same metric and source as the others', or why there is none."""

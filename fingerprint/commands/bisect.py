@@ -82,6 +82,9 @@ def bisect(
     accept_length: Annotated[
         float | None, typer.Option(min=1.0, help="Fix the accept length of every launch, so that only time differs.")
     ] = None,
+    control: Annotated[
+        bool, typer.Option("--control", help="Then launch both ends without speculation: what plain decoding gives.")
+    ] = False,
     figure: Annotated[
         str | None, typer.Option(help="Compare launches by verify_ms (default), gpu_cycle_ms or cycle_ms.")
     ] = None,
@@ -134,6 +137,7 @@ def bisect(
         concurrency=concurrency,
         accept_length=accept_length,
         figure=figure,
+        control=control,
     )
     with (
         ProgressObserver(errors(), quiet=None if progress is None else not progress) as observer,

@@ -44,6 +44,7 @@ class Engine:
         ready_s: longest time to become ready, in seconds.
         stop_s: time to end by itself after SIGTERM, in seconds.
         accept_length: the variable that fixes the accept length of every cycle, where the engine has one.
+        speculation: how the names of the flags that make it speculate begin; empty: it cannot be told not to.
         flag_sources: files and folders, below a directory of the import path, in which it declares its flags.
     """
 
@@ -62,6 +63,7 @@ class Engine:
     ready_s: float = 60.0
     stop_s: float = 10.0
     accept_length: str | None = None
+    speculation: str = ""
     flag_sources: tuple[str, ...] = ()
 
     @property
@@ -74,9 +76,14 @@ class Engine:
         return []
 
     def conditions(self) -> list[str]:
-        """How every launch is measured, in words."""
+        """What every launch is given and how it is measured, in words."""
+        given = [*(f"{name}={value}" for name, value in sorted(self.variables.items())), *self.flags]
+        wanted = [f"{name} where it is known" for name in self.wanted_flags]
         together = f"{self.concurrency} at a time" if self.concurrency > 1 else "one at a time"
-        return [f"{self.requests} requests of {self.max_new_tokens} tokens a launch, {together}"]
+        return [
+            f"every launch has {', '.join([*given, *wanted])}",
+            f"{self.requests} requests of {self.max_new_tokens} tokens a launch, {together}",
+        ]
 
     def adopt(self, plan: LaunchPlan) -> None:
         """Make a live server's launch the launch of a trial: its own port, loopback, timers on, titles readable."""
@@ -90,6 +97,18 @@ class Engine:
         plan.variables.update(self.variables)
         plan.flag_sources = self.flag_sources
         plan.wanted_flags = self.wanted_flags
+
+    def speculates(self, argv: list[str]) -> bool:
+        """Whether a launch asks for speculation by a flag that can be left out."""
+        return bool(self.speculation) and any(name.startswith(self.speculation) for name in CommandLine.of(argv).flags)
+
+    def decode_plainly(self, plan: LaunchPlan) -> None:
+        """Take speculation out of a launch, and what would have proved its flags."""
+        line = CommandLine.of(plan.argv)
+        for name in [name for name in line.flags if name.startswith(self.speculation)]:
+            line = line.with_flag(name, None)
+        plan.argv = line.argv()
+        plan.checks = [one for one in plan.checks if not one["factor"].startswith(f"flag:{self.speculation}")]
 
     def measurement(self) -> Json:
         """What `probes.measure.measure` is asked for."""

@@ -14,6 +14,7 @@ REFERENCE = Engine(
     max_new_tokens=16,
     enough_s=1.5,
     warmup=1,
+    speculation="--speculative-",
     flag_sources=("tinyserve/server_args.py",),
 )
 """The embedded EAGLE3 server: its counters are exact as soon as a request has ended."""
@@ -32,6 +33,7 @@ SGLANG = Engine(
     ready_s=1800.0,
     stop_s=3.0,
     accept_length="SGLANG_SIMULATE_ACC_LEN",
+    speculation="--speculative-",
     flag_sources=("sglang/srt/server_args.py", "sglang/srt/arg_groups"),
 )
 """SGLang: timer events complete a moment after the request. It looks at SIGTERM every five seconds only; a server that

@@ -24,6 +24,7 @@ from fingerprint.report.words import (
     percent_interval,
     probability,
 )
+from fingerprint.speed import accept_length_for
 
 if TYPE_CHECKING:
     from fingerprint.bisect.journal import EndLine, TrialLine
@@ -178,6 +179,7 @@ def more(scene: Scene, speeds: Sequence[Speed], even: BreakEven | None) -> tuple
             f"So the speed of this host is {number(now.tokens_per_second)} tok/s, at accept length "
             f"{now.accept_length:.2f} and {number(now.cycle_ms)} ms a cycle."
         )
+    lines += _plainly(scene, speeds)
     if even is not None:
         where = "here" if outcome.kind == "phantom" else "with everything new"
         lines.append(
@@ -185,6 +187,25 @@ def more(scene: Scene, speeds: Sequence[Speed], even: BreakEven | None) -> tuple
             f"{number(even.wanted_tokens_per_second)} tok/s {where}."
         )
     return tuple(lines)
+
+
+def _plainly(scene: Scene, speeds: Sequence[Speed]) -> list[str]:
+    """What plain decoding gives today, and the accept length at which speculation breaks even with it."""
+    lines = []
+    for one in scene.outcome.controls:
+        side = f"everything {one.side}"
+        if one.tokens_per_second is None:
+            lines.append(f"Plain decoding was not measured with {side}: {one.reason}.")
+            continue
+        words = f"Plain decoding gives {number(one.tokens_per_second)} tok/s with {side}"
+        for speed in speeds:
+            if speed.side.startswith(side):
+                needed = accept_length_for(one.tokens_per_second, speed.cycle_ms)
+                words += (
+                    f": speculation breaks even at an accept length of {needed:.2f}, and has {speed.accept_length:.2f}"
+                )
+        lines.append(f"{words}.")
+    return lines
 
 
 def decided(scene: Scene, culprit: Culprit) -> list[str]:
@@ -375,6 +396,12 @@ def figures(scene: Scene, speeds: Sequence[Speed], old: Snapshot, new: Snapshot)
         add("scatter of launches", scene.ms(outcome.sigma_ms))
     if outcome.smallest_effect_ms is not None:
         add("smallest gap that would have shown", ms(outcome.smallest_effect_ms, scene.decimals))
+    for control in outcome.controls:
+        if control.tokens_per_second is not None and control.step_ms is not None:
+            add(
+                f"plain decoding, everything {control.side}, today",
+                f"{number(control.tokens_per_second)} tok/s, {number(control.step_ms)} ms a step (one launch)",
+            )
     for speed in speeds:
         add(
             f"speed, {speed.side}",

@@ -46,10 +46,14 @@ def test_requests_and_their_tokens_are_the_users_where_he_says_so() -> None:
     _plan, ask, conditions = launch("sglang", requests=2, max_new_tokens=12)
     assert ask["measure"]["requests"] == 2
     assert ask["measure"]["max_new_tokens"] == 12
-    assert conditions == ["2 requests of 12 tokens a launch, one at a time"]
+    given = (
+        "every launch has SGLANG_ENABLE_METRICS_DEVICE_TIMER=1, SPT_NOENV=1, --enable-metrics,"
+        " --enable-metrics-for-all-schedulers where it is known"
+    )
+    assert conditions == [given, "2 requests of 12 tokens a launch, one at a time"]
     _plan, ask, conditions = launch("sglang", concurrency=4)
     assert ask["measure"]["concurrency"] == 4
-    assert "4 at a time" in conditions[0]
+    assert "4 at a time" in conditions[1]
 
 
 def test_what_the_user_sets_wins_over_the_engine_and_is_named() -> None:
@@ -102,3 +106,9 @@ def test_what_was_asked_for_can_be_typed_again() -> None:
     words = asked(options)
     assert words == ["--engine", "command", "--command", "bench.sh 'a b'", "--metric", r"(\d+) ms", "--unit", "ms",
                      "--skip", "2", "--requests", "3", "--figure", "time_ms"]  # fmt: skip
+
+
+def test_a_control_needs_a_launch_that_speculates() -> None:
+    assert SGLANG.speculates(["python", "-m", "sglang.launch_server", "--speculative-algorithm=EAGLE3"])
+    assert not SGLANG.speculates(["python", "-m", "sglang.launch_server", "--tp", "2"])
+    assert not command_engine("bench.sh", r"(\d+)").speculates(["bench.sh", "--speculative-algorithm", "EAGLE3"])

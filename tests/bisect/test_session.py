@@ -234,6 +234,38 @@ def test_a_bisect_that_was_stopped_between_both_ends_goes_on_by_the_figure_that_
     assert {line.metric for line in Journal(tmp_path / "journal.jsonl").trials()} == {"cycle_ms"}
 
 
+def test_both_ends_are_launched_without_speculation_once_and_never_again(tmp_path: Path) -> None:
+    plain = {
+        "tokens_per_second": 80.0,
+        "cycle_ms": 12.5,
+        "sources": dict.fromkeys(("tokens_per_second", "cycle_ms"), "stream"),
+    }
+
+    def answer(plan: dict[str, Any]) -> object:
+        if plan["variables"]["B"] == "1":
+            return HostProgramError("no GPU is free", kind="launch")
+        return answer_of(0.0, figures=plain)
+
+    (tmp_path / "journal.jsonl").touch()
+    host = Scripted(answer)
+    made = session(host, tmp_path)
+    launcher = made.live.server.processes["launcher"]
+    assert isinstance(launcher.argv, list)
+    words = ["--speculative-algorithm", "EAGLE3", "--tp", "2", "--speculative-num-steps=3"]
+    launcher = launcher.model_copy(update={"argv": [*launcher.argv, *words]})
+    made.live = made.live.model_copy(
+        update={"server": made.live.server.model_copy(update={"processes": {"launcher": launcher}})}
+    )
+    old, new = made.control()
+    assert (old.side, old.tokens_per_second, old.reason) == ("old", None, "no GPU is free")
+    assert (new.side, new.tokens_per_second, new.step_ms) == ("new", 80.0, 12.5)
+    assert [plan["argv"][3:5] for plan in host.plans] == [["--tp", "2"]] * 2
+    assert not any(word.startswith("--speculative") for plan in host.plans for word in plan["argv"])
+    again = session(Scripted(lambda _plan: AssertionError("both were launched already")), tmp_path)
+    assert again.control() == [old, new]
+    assert Journal(tmp_path / "journal.jsonl").trials() == []
+
+
 def test_a_launch_without_the_figure_of_both_ends_is_void_and_says_the_way_out(tmp_path: Path) -> None:
     def mixed(plan: dict[str, Any]) -> bool:
         return len({plan["variables"][name] for name in "ABC"}) > 1 and b_new(plan)

@@ -35,7 +35,7 @@ def test_graphs_switched_off_are_named_with_no_further_option_and_in_the_engines
     new = launched_with(incident.new, tmp_path / "new.json", "--stream-interval", "1", "--disable-cuda-graph")
 
     def bisect(case: Path) -> subprocess.CompletedProcess[str]:
-        words = [sys.executable, "-m", "fingerprint", "bisect", old, new, "--anyway", "--case", case]
+        words = [sys.executable, "-m", "fingerprint", "bisect", old, new, "--anyway", "--control", "--case", case]
         return subprocess.run([*map(str, words)], capture_output=True, text=True, timeout=400)
 
     case = named(bisect, tmp_path, CULPRIT)
@@ -49,6 +49,12 @@ def test_graphs_switched_off_are_named_with_no_further_option_and_in_the_engines
         "graph mode": ("every decode pass", "no decode pass"),
         "/server_info disable_cuda_graph": ("False", "True"),
     }
+    plain = {one["side"]: one for one in verdict["controls"]}
+    assert plain.keys() == {"old", "new"}
+    for one in plain.values():
+        assert one["tokens_per_second"] > 0, one["reason"]
+        assert "does not speculate" in one["figures"]["accept_length"]["unread"]
+        assert one["figures"]["outputs"] == plain["old"]["figures"]["outputs"]
     journal = Journal(case / "journal.jsonl")
     assert sum(isinstance(line, FigureLine) for line in journal.lines()) == 1
     trials = journal.trials()
@@ -58,3 +64,4 @@ def test_graphs_switched_off_are_named_with_no_further_option_and_in_the_engines
     assert "the engine decided otherwise: graph mode" in report
     assert "graph mode: every decode pass → no decode pass and /server" in report
     assert "Launches are compared by cycle" in report
+    assert "with everything new: speculation breaks even at an accept length of" in report
