@@ -182,7 +182,9 @@ def parse(text: str | bytes, name: str) -> Snapshot:
             f"{name} was written by a newer version (schema {body['schema']}, this version reads up to {SCHEMA});"
             " upgrade fingerprint to read it."
         )
-    if body.pop("digest", None) != _digest(body):
+    if "digest" not in body:
+        raise NotASnapshotError(f"{name} has no digest, so nothing says that it is whole; capture it again.")
+    if body.pop("digest") != _digest(body):
         raise NotASnapshotError(
             f"{name} does not match its own digest: it was edited or damaged since it was written; use the original."
         )

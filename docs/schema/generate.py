@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from fingerprint.report.checks import CheckDocument
 from fingerprint.report.differences import ComparisonDocument
+from fingerprint.report.factors import FactorsDocument
 from fingerprint.report.fleets import FleetDocument
 from snapshots import Snapshot
 
@@ -20,6 +21,7 @@ HERE = Path(__file__).parent
 DOCUMENTS: dict[str, type[BaseModel]] = {
     "snapshot": Snapshot,
     "comparison": ComparisonDocument,
+    "factors": FactorsDocument,
     "fleet": FleetDocument,
     "check": CheckDocument,
 }
@@ -29,11 +31,18 @@ def schema(name: str) -> dict[str, Any]:
     """The schema of one document, as JSON Schema 2020-12."""
     made = DOCUMENTS[name].model_json_schema(by_alias=True, mode="validation")
     if name == "snapshot":
+        told = {
+            "id": "SHA-256 of the identity part.",
+            "digest": "SHA-256 of all else in the file as JSON with sorted keys, no blanks, and ASCII only.",
+        }
         made["properties"] = {
-            "id": {"type": "string", "pattern": "^[0-9a-f]{64}$", "description": "SHA-256 of the identity part."},
+            **{
+                name: {"type": "string", "pattern": "^[0-9a-f]{64}$", "description": words}
+                for name, words in told.items()
+            },
             **made["properties"],
         }
-        made["required"] = ["schema", "id", *made["required"]]
+        made["required"] = ["schema", *told, *made["required"]]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
 
 

@@ -23,6 +23,7 @@ from fingerprint.diff.causes import owner_by_directory
 from fingerprint.diff.difference import Difference, Reason
 from fingerprint.diff.knowledge import JUDGEMENT, Known, first
 from fingerprint.hunks import Hunk, apart, hunks
+from fingerprint.launch import command_line
 from fingerprint.misspelling import misspelling_of
 from fingerprint.readings import ENGINES, mapped_paths, version
 from fingerprint.spellings import canonical
@@ -51,6 +52,16 @@ class Scene:
             if found:
                 return found
         return []
+
+    @cached_property
+    def several_hosts(self) -> bool:
+        """Whether a launch of either side says that other hosts serve with this one: their ranks are not seen here."""
+        told: list[object] = []
+        for side in (self.old, self.new):
+            line = command_line(side.server.processes.get("launcher"))
+            told += line.flags.get("--nnodes", ()) if line is not None else ()
+            told += [side.server.arguments.get("nnodes")] if isinstance(side.server.arguments, dict) else []
+        return any(str(number) not in {"1", "None"} for number in told)
 
     @cached_property
     def mapped(self) -> frozenset[str] | None:
@@ -184,9 +195,9 @@ def _known(table: tuple[Known, ...], name: str, scene: Scene) -> Iterator[Reason
     row = first(table, name)
     if row is None:
         return
-    if row.topic == "all-reduce" and len(scene.ranks) == 1 and _one_rank(scene):
+    if row.topic in {"all-reduce", "nodes"} and _one_rank(scene) and not scene.several_hosts:
         yield Reason("there is one rank on both sides: nothing is reduced between GPUs", -2.0, HERE)
-    elif row.topic == "nodes" and scene.ranks:
+    elif row.topic == "nodes" and scene.ranks and not scene.several_hosts:
         yield Reason(row.text + "; all ranks are on one host here", row.weight - 1.2, row.source)
     else:
         yield Reason(row.text, row.weight, row.source)

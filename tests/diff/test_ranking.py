@@ -127,6 +127,18 @@ def test_nothing_of_the_all_reduce_matters_with_one_rank() -> None:
     assert says(one, "one rank on both sides")
 
 
+@pytest.mark.parametrize("name", ["NCCL_ALGO", "NCCL_IB_TIMEOUT"])
+def test_one_rank_here_says_nothing_of_a_launch_over_several_hosts(name: str) -> None:
+    ranks: list[list[dict[str, str] | Unread]] = [[{}], [{name: "1"}]]
+    alone = the(host(ranks=ranks[0]), host(launch={name: "1"}, ranks=ranks[1]), f"variable:{name}")
+    argv = ["--nnodes", "2", "--node-rank", "0"]
+    wide = the(host(ranks=ranks[0], argv=argv), host(launch={name: "1"}, ranks=ranks[1], argv=argv), f"variable:{name}")
+    assert says(alone, "one rank on both sides")
+    assert not says(wide, "one rank")
+    assert not says(wide, "all ranks are on one host")
+    assert wide.likelihood > 0.5 > 0.2 > alone.likelihood
+
+
 def test_a_misspelt_name_points_from_the_one_that_went_to_the_one_that_came() -> None:
     old, new = host(launch={"NCCL_NET_GDR_LEVEL": "PHB"}), host(launch={"CCL_NET_GDR_LEVEL": "PHB"})
     gone, come = (the(old, new, f"variable:{name}") for name in ("NCCL_NET_GDR_LEVEL", "CCL_NET_GDR_LEVEL"))

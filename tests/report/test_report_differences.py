@@ -158,6 +158,13 @@ def test_the_json_of_a_comparison_is_read_back_by_its_own_model() -> None:
     assert again == made
 
 
+def test_the_published_schema_of_snapshots_allows_what_a_file_has_and_asks_for_nothing_else() -> None:
+    published = json.loads((ROOT / "docs" / "schema" / "snapshot.json").read_text(encoding="utf-8"))
+    written = json.loads(snapshot().text())
+    assert written.keys() <= published["properties"].keys()
+    assert set(published["required"]) <= written.keys()
+
+
 def test_the_published_schemas_are_those_of_the_models() -> None:
     generate = runpy.run_path(str(ROOT / "docs" / "schema" / "generate.py"))
     for name in generate["DOCUMENTS"]:

@@ -147,6 +147,13 @@ def test_an_edited_file_is_noticed() -> None:
         parse(example().text().replace("6.8", "6.9"), "the file")
 
 
+def test_a_file_without_a_digest_is_not_called_edited() -> None:
+    body = json.loads(example().text())
+    del body["digest"]
+    with pytest.raises(NotASnapshotError, match="has no digest"):
+        parse(json.dumps(body), "the file")
+
+
 def test_a_newer_file_asks_for_an_upgrade() -> None:
     text = example().text().replace(f'"schema": {SCHEMA}', f'"schema": {SCHEMA + 1}')
     with pytest.raises(NotASnapshotError, match="upgrade fingerprint"):
