@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_origin
 
 from snapshots.base import Part
+from snapshots.packages import Distribution
 from snapshots.tree import LocalFile
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ _PUBLIC = frozenset({"github.com", "gitlab.com", "huggingface.co"})
 _PLAIN = re.compile(
     r"python3?\.?\d*|cuda-?[\d.]*|\d{1,3}|\d+(\.\d+)+|[\w.+-]*\.so(\.\d+)*|lib[\w+-]+\.so[\d.]*|[0-9a-f]{40,64}"
 )
+_NUMBERS = re.compile(r"\d+(\.\d+)*")
+_COMPARED = re.compile(r"([=!<>~]=\s*\d[\w.*+!-]*)")
+"""A version in a requirement. Four numbers (`==9.19.0.56`) look like an address, and NVIDIA's packages have them."""
 _AFTER_SHARED = ("site-packages", "dist-packages", "lib-dynload")
 _NAME_VARIABLES = {"HOSTNAME", "HOST", "NODENAME", "SLURMD_NODENAME", "SLURM_NODELIST", "SLURM_JOB_NODELIST"}
 _USER_VARIABLES = {"USER", "LOGNAME", "SUDO_USER", "USERNAME", "SLURM_JOB_USER"}
@@ -78,6 +82,11 @@ class Redactor:
             text = self._hosts.sub(lambda found: self.pseudonym("host", found[0]), text)
         text = _HARDWARE.sub(lambda found: self.pseudonym("device", found[0].lower()), text)
         return _ADDRESS.sub(self._address, text)
+
+    def requirement(self, text: str) -> str:
+        """What a package requires, its versions as they are."""
+        pieces = _COMPARED.split(text)
+        return "".join(piece if number % 2 else self.text(piece) for number, piece in enumerate(pieces))
 
     def _url(self, found: re.Match[str]) -> str:
         scheme, account, host, port, path = found[1], found[2], found[3], found[4], found[5] or ""
@@ -145,7 +154,10 @@ def _part(part: P, redactor: Redactor) -> P:
         name: _value(value, redactor)
         for name, value in part.__dict__.items()
         if get_origin(type(part).model_fields[name].annotation) is not Literal
+        and not (name == "version" and isinstance(value, str) and _NUMBERS.fullmatch(value))
     }
+    if isinstance(part, Distribution):
+        changes["requires"] = [redactor.requirement(one) for one in part.requires]
     if isinstance(part, LocalFile) and changes["patch"] != part.patch:
         changes["exact"] = False
     return part.model_copy(update=changes)

@@ -63,6 +63,8 @@ def test_what_takes_long_to_import_is_not_imported_for_help() -> None:
         (("import", "/dev/null", "-o", "/dev"), "/dev/null"),
         (("demo", "--scenario", "nope", "--out", "never-made"), "nope is no scenario"),
         (("diff", "--format", "xml", "a", "b"), "--format xml is not known"),
+        (("diff", "a", "b", "c", "--explain", "x"), "--explain is about two snapshots"),
+        (("diff", "a", "b", "a"), "a is named twice"),
     ],
 )
 def test_trouble_is_one_sentence_and_exit_code_2(words: tuple[str, ...], complaint: str) -> None:

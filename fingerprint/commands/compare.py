@@ -41,6 +41,12 @@ def diff(
 ) -> None:
     """Say what changed, what did not, what cannot be known, and which changes deserve a trial first."""
     one_of("--format", format, ("text", "markdown", "json"))
+    if len(snapshots) > 2:
+        of_two = {"--explain": explain is not None, "--factors": factors, "--state": state, "--repo": repo is not None}
+        if asked := [option for option, given in of_two.items() if given]:
+            raise UsageError(f"{' and '.join(asked)} is about two snapshots; name OLD and NEW alone.")
+        if twice := [name for name in snapshots if snapshots.count(name) > 1]:
+            raise UsageError(f"{twice[0]} is named twice; name the snapshot of each host once.")
     loaded = [read_snapshot(path) for path in snapshots]
     if len(loaded) != 2:
         _diff_fleet(snapshots, loaded, format, everything=everything)

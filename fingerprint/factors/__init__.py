@@ -7,7 +7,7 @@ can switch is `Fixed`, with the reason. `find` asks all kinds.
 from __future__ import annotations
 
 from fingerprint.errors import UsageError
-from fingerprint.factors.base import Every, Evidence, Factor, Fixed, Found, Inside, Part, Together
+from fingerprint.factors.base import Every, Evidence, Factor, Fixed, Found, Inside, Need, Part, Together
 from fingerprint.factors.plan import LaunchPlan, plan_of
 from snapshots import Snapshot
 
@@ -38,7 +38,7 @@ def find(old: Snapshot, new: Snapshot, evidence: Evidence) -> Found:
     for kind in kinds:
         for one in kind(old, new, evidence):
             (factors if isinstance(one, Factor) else fixed).append(one)  # type: ignore[arg-type]
-    return Found(factors, fixed)
+    return Found(factors, fixed, tuple(packages.needs(old, new, factors, fixed)))
 
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
     "Found",
     "Inside",
     "LaunchPlan",
+    "Need",
     "Part",
     "Together",
     "find",

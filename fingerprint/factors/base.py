@@ -6,7 +6,7 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -242,11 +242,26 @@ class Fixed:
 
 
 @dataclass(frozen=True)
+class Need:
+    """A value of one factor with which another has to have the same, by what their packages require.
+
+    It ran like that on either side and may run without: a search asks, and learns what does not start.
+    """
+
+    id: str
+    side: Literal["old", "new"]
+    """The value of both, as a factor has it."""
+    other: str
+    requirement: str
+
+
+@dataclass(frozen=True)
 class Found:
     """What `find` gives."""
 
     factors: list[Factor]
     fixed: list[Fixed]
+    needs: tuple[Need, ...] = ()
 
 
 def extract_line(identifier: str, into: str | None = None) -> str:

@@ -6,10 +6,10 @@ The old files are those that were kept beside the old snapshot, else a wheel's, 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from fingerprint.factors.base import Evidence, Factor, Fixed, Inside, Part, extract_line, short
+from fingerprint.factors.base import Evidence, Factor, Fixed, Inside, Need, Part, extract_line, short
 from fingerprint.factors.plan import LaunchPlan
 from fingerprint.ties import bundles, ties
 from snapshots import Distribution, Snapshot
@@ -130,6 +130,16 @@ def find(old: Snapshot, new: Snapshot, evidence: Evidence) -> Iterator[Factor | 
         identifier = f"bundle:{'+'.join(names)}"
         found[identifier] = Bundle(identifier, was, is_now, tuple(switchable))
     yield from (found[name] for name in sorted(found))
+
+
+def needs(old: Snapshot, new: Snapshot, factors: Iterable[Factor], fixed: Iterable[Fixed]) -> Iterator[Need]:
+    """Which packages, not bundled, do not go without another by what they require; what is fixed is always new."""
+    holder = {name: one.id for one in factors for name in one.covers()}
+    always_new = {one.id for one in fixed}
+    for tie in ties(old, new):
+        one, other = (holder.get(name, name) for name in (f"package:{tie.mover}", f"package:{tie.moved}"))
+        if one != other and (one if tie.side == "old" else other) not in always_new:
+            yield Need(one, tie.side, other, tie.requirement)
 
 
 def _packages(old: Snapshot, new: Snapshot, evidence: Evidence) -> Iterator[Package | Fixed]:

@@ -14,6 +14,7 @@ from fingerprint.diff import compare
 from fingerprint.errors import UsageError
 from fingerprint.factors import Evidence, Factor, Fixed, Inside, LaunchPlan
 from fingerprint.factors.packages import Bundle, Package, find
+from fingerprint.factors.packages import needs as needs_of
 from fingerprint.reference.wheel import Wheel, install
 from fingerprint.wheels import Wheels
 from probes import packages
@@ -237,3 +238,26 @@ def test_a_bundle_is_as_suspicious_as_its_members_together(tmp_path: Path) -> No
     assert prior_of(found, comparison) == {
         "bundle:frame+tiny-kernel": pytest.approx(each["package:frame"] + each["package:tiny-kernel"])
     }
+
+
+def test_a_package_that_does_not_go_without_another_is_told_and_what_is_fixed_is_always_new() -> None:
+    def dist(version: str, *requires: str) -> Distribution:
+        return Distribution(version=version, location="/venv/site", requires=list(requires))
+
+    old = snapshot(kernel=dist("1", "tvm==1"), tvm=dist("1"))
+    new = snapshot(kernel=dist("2", "tvm>=1"), tvm=dist("2"))
+    made = {
+        name: Package(f"package:{name}", "1", "2", name, dist("1"), dist("2"), (), "python", False)
+        for name in ("kernel", "tvm")
+    }
+    fixed = {name: Fixed(f"package:{name}", "1", "2", "its old files were not kept") for name in made}
+
+    def told(factors: list[Package], held: list[Fixed]) -> list[tuple[str, str, str, str]]:
+        return [(one.id, one.side, one.other, one.requirement) for one in needs_of(old, new, factors, held)]
+
+    tied = [("package:kernel", "old", "package:tvm", "tvm==1")]
+    assert told([*made.values()], []) == tied
+    assert told([made["kernel"]], [fixed["tvm"]]) == tied
+    assert told([made["tvm"]], [fixed["kernel"]]) == []
+    bundle = Bundle("bundle:kernel+tvm", "1", "2", tuple(made.values()))
+    assert list(needs_of(old, new, [bundle], [])) == []

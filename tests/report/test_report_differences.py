@@ -19,8 +19,9 @@ from rich.console import Console, RenderableType
 from fingerprint.diff import compare
 from fingerprint.diff.fleet import fleet
 from fingerprint.errors import UsageError
+from fingerprint.factors import Evidence, Found, Need, find
 from fingerprint.findings import check, unread_part
-from fingerprint.report import checks, contents, differences, fleets
+from fingerprint.report import checks, contents, differences, factors, fleets
 from snapshots import Distribution, Packages, Process, Server, Snapshot, Unread
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +79,11 @@ def test_no_text_of_a_host_can_colour_move_or_turn_a_terminal(value: str, name: 
     old, new = snapshot(), snapshot(value + HOSTILE, name + HOSTILE, version + HOSTILE, target=HOSTILE)
     comparison = compare(old, new, state=True)
     many = fleet({HOSTILE: new, "a": old})
+    found = find(old, new, Evidence())
     for text in (
+        printed(factors.terminal(found)),
+        factors.markdown(found),
+        factors.as_json(found),
         printed(differences.terminal(comparison, most=None, opened=True)),
         *(printed(differences.explain(item)) for item in comparison.differences),
         printed(fleets.terminal(many)),
@@ -95,8 +100,14 @@ def test_no_text_of_a_host_can_colour_move_or_turn_a_terminal(value: str, name: 
         assert_harmless(text)
 
 
-def test_no_text_of_a_host_is_markdown() -> None:
-    text = differences.markdown(compare(snapshot(), snapshot(HOSTILE, HOSTILE, HOSTILE)))
+@pytest.mark.parametrize("form", ["comparison", "factors"])
+def test_no_text_of_a_host_is_markdown(form: str) -> None:
+    old, new = snapshot(), snapshot(HOSTILE, HOSTILE, HOSTILE, dists=("d", "e"), requires=(f"d=={HOSTILE}",))
+    text = (
+        differences.markdown(compare(old, new))
+        if form == "comparison"
+        else factors.markdown(find(old, new, Evidence()))
+    )
     outside_code = re.sub(r"(`+).+?\1", "", text)
     assert "<img" not in outside_code
     assert not re.search(r"(?<!\\)\[link\]\(", outside_code)
@@ -170,3 +181,16 @@ def test_the_published_schemas_are_those_of_the_models() -> None:
     for name in generate["DOCUMENTS"]:
         published = (ROOT / "docs" / "schema" / f"{name}.json").read_text(encoding="utf-8")
         assert published == generate["text"](name), f"run docs/schema/generate.py: {name}.json is out of date"
+
+
+def test_factors_tell_what_a_switch_costs_and_what_does_not_go_without_another() -> None:
+    need = Need("package:flashinfer", "new", "package:tvm-ffi", "tvm-ffi<1")
+    found = Found(find(snapshot(), snapshot("2"), Evidence()).factors, [], (need,))
+    words = "package:flashinfer at its new value needs package:tvm-ffi at its new value: tvm-ffi<1"
+    assert words in " ".join(printed(factors.terminal(found)).split())
+    assert words.replace("<", "&#60;").replace(":", "&#58;") in factors.markdown(found).replace(":", "&#58;")
+    assert "a relaunch" in printed(factors.terminal(found))
+    assert "| a relaunch |" in factors.markdown(found)
+    told = json.loads(factors.as_json(found))
+    assert {one["cost"] for one in told["factors"]} == {"a relaunch"}
+    assert [one["requirement"] for one in told["needs"]] == ["tvm-ffi<1"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshots import Snapshot, leaves, parse
+from snapshots import Distribution, Packages, Snapshot, leaves, parse
 from snapshots.redact import Redactor, redact
 
 KEY = b"the key of a case"
@@ -64,6 +64,19 @@ def test_no_name_is_left_and_everything_else_is() -> None:
     assert clean.server.processes["launcher"].executable == "/usr/bin/python3.11"
     assert clean.host.kernel == "6.8.0"
     assert parse(text, "the file") == clean
+
+
+def test_a_version_of_four_numbers_is_no_address() -> None:
+    torch = Distribution(
+        version="9.19.0.56",
+        location="/x",
+        requires=["nvidia-cudnn-cu13==9.19.0.56", "a @ http://10.1.2.3/a", "b>=1.2.3.4,<2"],
+    )
+    clean = redact(snapshot().model_copy(update={"packages": Packages(distributions={"torch": torch})}), KEY)
+    (told,) = clean.packages.distributions.values()
+    assert told.version == "9.19.0.56"
+    assert [told.requires[0], told.requires[2]] == [torch.requires[0], torch.requires[2]]
+    assert "10.1.2.3" not in told.requires[1]
 
 
 def test_pseudonyms_are_the_same_in_every_snapshot_of_a_case_and_in_no_other() -> None:
