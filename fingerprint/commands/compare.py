@@ -55,11 +55,12 @@ def diff(
     old, new = loaded
     if factors:
         from fingerprint.bisect.run import evidence_beside, wheels_in
-        from fingerprint.factors import find
+        from fingerprint.factors import find, with_the_rest
         from fingerprint.report import factors as forms
 
         wheels = wheels_in(wheelhouse or [], index=None)
-        found = find(old, new, evidence_beside(find_snapshot(snapshots[0])[1], wheels=wheels))
+        evidence = evidence_beside(find_snapshot(snapshots[0])[1], wheels=wheels)
+        found = with_the_rest(find(old, new, evidence), compare(old, new))
         show_as(format, lambda: forms.terminal(found), lambda: forms.markdown(found), lambda: forms.as_json(found))
         raise typer.Exit(1 if found.factors or found.fixed else 0)
     from fingerprint.report import differences as views

@@ -6,10 +6,16 @@ can switch is `Fixed`, with the reason. `find` asks all kinds.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 from fingerprint.errors import UsageError
-from fingerprint.factors.base import Every, Evidence, Factor, Fixed, Found, Inside, Need, Part, Together
+from fingerprint.factors.base import Every, Evidence, Factor, Fixed, Found, Inside, Need, Part, Together, short
 from fingerprint.factors.plan import LaunchPlan, plan_of
 from snapshots import Snapshot
+
+if TYPE_CHECKING:
+    from fingerprint.diff import Comparison
 
 
 def find(old: Snapshot, new: Snapshot, evidence: Evidence) -> Found:
@@ -41,6 +47,24 @@ def find(old: Snapshot, new: Snapshot, evidence: Evidence) -> Found:
     return Found(factors, fixed, tuple(packages.needs(old, new, factors, fixed)))
 
 
+MACHINE = frozenset({"gpu", "topology", "host", "limits"})
+"""Sections that are about what a launch runs on."""
+
+
+def with_the_rest(found: Found, comparison: Comparison) -> Found:
+    """The same with all other lines of the comparison among the fixed: the driver, the kernel, a PCIe link."""
+    told = {name for one in found.factors for name in (one.id, *one.covers())} | {one.id for one in found.fixed}
+    rest = []
+    for line in comparison.lines():
+        one = line.difference
+        if one.factor not in told:
+            reason = "it is of the machine, which a launch finds as it is"
+            if one.section not in MACHINE:
+                reason = "no launch sets it by itself: it comes with something that the server runs or reads"
+            rest.append(Fixed(one.factor or one.name, short(one.old), short(one.new), reason))
+    return replace(found, fixed=[*found.fixed, *rest])
+
+
 __all__ = [
     "Every",
     "Evidence",
@@ -54,4 +78,5 @@ __all__ = [
     "Together",
     "find",
     "plan_of",
+    "with_the_rest",
 ]

@@ -19,10 +19,10 @@ from rich.console import Console, RenderableType
 from fingerprint.diff import compare
 from fingerprint.diff.fleet import fleet
 from fingerprint.errors import UsageError
-from fingerprint.factors import Evidence, Found, Need, find
+from fingerprint.factors import Evidence, Found, Need, find, with_the_rest
 from fingerprint.findings import check, unread_part
 from fingerprint.report import checks, contents, differences, factors, fleets
-from snapshots import Distribution, Packages, Process, Server, Snapshot, Unread
+from snapshots import Distribution, Gpus, Packages, Process, Server, Snapshot, Unread
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = (
@@ -194,3 +194,14 @@ def test_factors_tell_what_a_switch_costs_and_what_does_not_go_without_another()
     told = json.loads(factors.as_json(found))
     assert {one["cost"] for one in told["factors"]} == {"a relaunch"}
     assert [one["requirement"] for one in told["needs"]] == ["tvm-ffi<1"]
+
+
+def test_every_line_of_a_comparison_is_a_factor_or_fixed_with_a_reason() -> None:
+    old = snapshot().model_copy(update={"gpu": Gpus(status="ok", driver="595.84")})
+    new = snapshot("2", version="2.0").model_copy(update={"gpu": Gpus(status="ok", driver="595.91")})
+    comparison = compare(old, new)
+    found = with_the_rest(find(old, new, Evidence()), comparison)
+    told = [*(one.id for one in found.factors), *(one.id for one in found.fixed)]
+    assert sorted(told) == sorted(line.difference.factor or line.difference.name for line in comparison.lines())
+    assert "gpu/driver: it is of the machine" in " ".join(printed(factors.terminal(found)).split())
+    assert with_the_rest(find(old, old, Evidence()), compare(old, old)).fixed == []
