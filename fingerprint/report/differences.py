@@ -33,6 +33,7 @@ FAMILY = 3
 """From this many packages of one family on, they are one row."""
 COMMITS_SHOWN = 10
 STATES_SHOWN = 40
+STRONG_AGAINST = -1.0
 WORTH_A_LINE = 0.4
 """A package of this likelihood is never folded into its family."""
 
@@ -138,9 +139,15 @@ def _row(difference: Difference, depth: int, *, opened: bool) -> Row:
         note=clean(difference.note),
         where=clean(", ".join(difference.where), 120 if not opened else 2000),
         likelihood=difference.likelihood,
-        why=tuple(reason_text(reason) for reason in difference.reasons[: None if opened else 1]),
+        why=tuple(reason_text(reason) for reason in (difference.reasons if opened else _telling(difference.reasons))),
         details=_details(difference.details, None if opened else 3),
     )
+
+
+def _telling(reasons: Sequence[Reason]) -> Sequence[Reason]:
+    """The strongest reason; where it speaks for a trial, also the strongest against it, if that is a strong one."""
+    against = [one for one in reasons if one.weight <= STRONG_AGAINST][:1]
+    return reasons[:1] if not reasons or reasons[0].weight < 0 else [reasons[0], *against]
 
 
 def reason_text(reason: Reason) -> str:

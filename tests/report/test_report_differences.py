@@ -8,6 +8,7 @@ import re
 import runpy
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
-from fingerprint.diff import compare
+from fingerprint.diff import Reason, compare
 from fingerprint.diff.fleet import fleet
 from fingerprint.errors import UsageError
 from fingerprint.factors import Evidence, Found, Need, find, with_the_rest
@@ -150,6 +151,20 @@ def test_every_reason_is_printed_with_its_source() -> None:
     text = " ".join(printed(differences.explain(difference)).split())
     for reason in difference.reasons:
         assert f"{reason.text} [{reason.source}]" in text
+
+
+@pytest.mark.parametrize(
+    ("weights", "shown"),
+    [((1.8, -1.5, -1.2), (1.8, -1.5)), ((1.8, -0.5), (1.8,)), ((-3.0, 2.0, -1.5), (-3.0,)), ((), ())],
+)
+def test_the_short_list_says_the_strongest_reason_and_a_strong_one_against(
+    weights: tuple[float, ...], shown: tuple[float, ...]
+) -> None:
+    comparison = compare(snapshot(), snapshot(version="2"))
+    reasons = tuple(Reason(f"{weight}", weight, "a source") for weight in weights)
+    judged = replace(comparison, differences=(replace(comparison.differences[0], reasons=reasons),))
+    (row,) = differences.rows(judged)
+    assert row.why == tuple(f"{weight} [a source]" for weight in shown)
 
 
 def test_equal_snapshots_are_said_to_be_equal() -> None:
