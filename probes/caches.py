@@ -11,6 +11,7 @@ import hashlib
 import os
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
+from probes import compilers
 from probes.reading import Json, read_bytes, read_text, unread, without_server
 from probes.secrets import Keeper
 
@@ -40,7 +41,10 @@ def read(context: Dict[str, Any]) -> Json:
         owner, mounts = None, []
     places = locations(serving["in_rank"], owner if owner is not None else os.getuid())
     keeper = context["keeper"]
-    return {"caches": {name: _cache(path, owner, mounts, keeper) for name, path in places.items()}}
+    return {
+        "caches": {name: _cache(path, owner, mounts, keeper) for name, path in places.items()},
+        "compilers": compilers.read(serving["in_rank"], compilers.user_of(serving["processes"].values())),
+    }
 
 
 def locations(variables: Variables, owner: int) -> Dict[str, str]:

@@ -7,7 +7,7 @@ import os
 import re
 from typing import Any, Dict, List, Optional
 
-from probes.reading import Json, attempt, read_bytes, read_text
+from probes.reading import Json, attempt, names_in, read_bytes, read_text
 from probes.secrets import Keeper
 
 _SYSCTLS = (
@@ -19,6 +19,12 @@ _SYSCTLS = (
     "vm/nr_hugepages", "vm/overcommit_memory", "vm/max_map_count", "vm/dirty_ratio", "vm/compaction_proactiveness",
     "vm/stat_interval",
 )  # fmt: skip
+_MODULES = re.compile(r"^((?:nvidia|amdgpu|nouveau|gdrdrv|mlx[45]_|bnxt_re|efa|xpmem|knem|vfio_pci)\w*) ", re.MULTILINE)
+_DAEMONS = {
+    "nvidia-cuda-mps": "MPS", "nvidia-persiste": "persistence", "nv-fabricmanage": "fabric manager",
+    "nv-hostengine": "DCGM", "dcgm-exporter": "DCGM exporter", "irqbalance": "irqbalance", "tuned": "tuned",
+}  # fmt: skip
+"""By the 15 letters that the kernel keeps of a name."""
 _HUGE = ("enabled", "defrag", "shmem_enabled", "khugepaged/defrag")
 
 
@@ -88,12 +94,27 @@ def collect(root: str, keeper: Keeper) -> Json:
             for found in [re.search(r"some avg10=([\d.]+)", word(f"proc/pressure/{kind}") or "")]
             if found
         },
+        "modules": sorted(_MODULES.findall(word("proc/modules") or "")),
+        "daemons": _daemons(root),
         "steal_ticks": _steal(word("proc/stat") or ""),
         "preload": attempt(lambda: read_text(os.path.join(root, "etc/ld.so.preload")))
         if os.path.exists(os.path.join(root, "etc/ld.so.preload"))
         else None,
         "numactl": _on_path("numactl", root),
     }
+
+
+def _daemons(root: str) -> List[str]:
+    """Programs beside the server that have a say in how it runs, as far as processes can be seen from here."""
+    found = set()
+    for name in names_in(os.path.join(root, "proc")):
+        if name.isdigit():
+            try:
+                comm = read_text(os.path.join(root, "proc", name, "comm")).strip()
+            except OSError:
+                continue
+            found.update([_DAEMONS[comm]] if comm in _DAEMONS else [])
+    return sorted(found)
 
 
 def _os_release(text: str) -> Dict[str, str]:

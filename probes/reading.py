@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 Json = Any
 Unread = Dict[str, str]
@@ -152,18 +152,18 @@ def run(
     variables: Optional[Mapping[str, str]] = None,
     limit: int = 8 << 20,
     stdin: Optional[bytes] = None,
-    owner: Optional[os.stat_result] = None,
+    user: Optional[Tuple[int, int]] = None,
     pass_fds: Sequence[int] = (),
 ) -> Finished:
     """Run one command, without a shell, in the C locale, for at most `deadline_s` seconds.
 
-    With `owner` it runs as the user who owns that file, when we may do so. A child that does not end is killed; one
-    that cannot be killed (asleep in the kernel) is abandoned.
+    It runs as `user` (user and group number) where one is given and we may do so. A child that does not end is killed;
+    one that cannot be killed (asleep in the kernel) is abandoned.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     other: Dict[str, Any] = {}
-    if owner is not None and os.geteuid() == 0 and owner.st_uid != 0:
-        other = {"user": owner.st_uid, "group": owner.st_gid, "extra_groups": []}
+    if user is not None and os.geteuid() == 0 and user[0] != 0:
+        other = {"user": user[0], "group": user[1], "extra_groups": []}
     environment.update(LC_ALL="C", LANGUAGE="C")
     environment.update(variables or {})
     with _GATE:

@@ -83,7 +83,7 @@ class Git:
             },
             limit=64 << 20,
             stdin=stdin,
-            owner=self._owner,
+            user=(self._owner.st_uid, self._owner.st_gid),
         )
 
     def ask(self, *words: str, stdin: Optional[bytes] = None) -> bytes:

@@ -4,7 +4,7 @@ Nothing here reads a host or compares anything: it only says what a snapshot is,
 """
 
 from snapshots.base import Key, Leaf, Part, Read, Section, State, Unread, identity_digest, leaves
-from snapshots.caches import Cache, Caches
+from snapshots.caches import Cache, Caches, Compiler
 from snapshots.gpu import Gpu, GpuLink, GpuProcess, Gpus, KernelModule, NvLinks
 from snapshots.host import Cpu, Host
 from snapshots.limits import CgroupLevel, Limits
@@ -25,6 +25,7 @@ __all__ = [
     "Caches",
     "CgroupLevel",
     "Choice",
+    "Compiler",
     "CondaPackage",
     "Cpu",
     "Distribution",

@@ -23,7 +23,17 @@ class Cache(Part):
     """The small ones of these files as they are: what was chosen, and between which GPUs there is peer access."""
 
 
+class Compiler(Part):
+    """One program that compiles kernels while the server runs."""
+
+    path: str
+    version: Read[str | None] = None
+    """The line in which it tells its version; None for a script, which is not run."""
+
+
 class Caches(Section):
-    """Cache directories by what is cached."""
+    """Cache directories by what is cached, and what fills them."""
 
     caches: dict[str, Cache] = {}
+    compilers: dict[str, Compiler] = {}
+    """`nvcc`, `ptxas`, `cc`, `c++`, `ninja`: those that the first rank's variables lead to."""

@@ -49,6 +49,10 @@ class Host(Section):
     load: State[list[float]] = []
     pressure: State[dict[str, float]] = {}
     """Share of the last ten seconds (percent) in which something waited for `cpu`, `memory` or `io`."""
+    modules: list[str] = []
+    """Loaded kernel modules of GPUs, of network cards that read their memory, and of what copies between them."""
+    daemons: list[str] = []
+    """What runs beside the server and has a say in how it runs: `MPS`, `DCGM`, `fabric manager`, `irqbalance` ..."""
     steal_ticks: State[int | None] = None
     preload: Read[str | None] = None
     """/etc/ld.so.preload: libraries that every process loads."""

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes import caches, log, models, nccl, server
+from probes import caches, compilers, log, models, nccl, server
 from snapshots import Caches, Log, Model, Models, Nccl, Unread, identity_digest
 
 Context = Callable[..., dict[str, Any]]
@@ -132,6 +132,44 @@ def test_a_cache_that_is_used_for_the_first_time_is_the_same_cache(context: Cont
     after = Caches.model_validate(caches.read(request))
     assert (before.caches["triton"].exists, after.caches["triton"].exists) == (False, True)
     assert identity_digest(before) == identity_digest(after)
+
+
+def test_compilers_are_those_that_the_rank_s_variables_lead_to_and_scripts_are_not_run(tmp_path: Path) -> None:
+    def program(name: str, code: str) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        source = tmp_path / "source.c"
+        source.write_text(f"#include <stdio.h>\nint main(void) {{ {code} }}")
+        subprocess.run(["gcc", "-o", path, source], check=True)
+        return path
+
+    nvcc = program("cuda/bin/nvcc", 'puts("nvcc: NVIDIA\\nCuda compilation tools, release 13.0, V13.0.88\\nBuild x");')
+    program("bin/nvcc", 'puts("another");')
+    broken = program("bin/clang-99", "return 3;")
+    ninja = tmp_path / "bin/ninja"
+    ninja.write_text(f"#!/bin/sh\ntouch {tmp_path}/was-run\n")
+    ninja.chmod(0o755)
+    variables = {"CUDA_HOME": str(tmp_path / "cuda"), "PATH": f".:{tmp_path}/bin", "CC": "clang-99 -O2", "CXX": "'"}
+    user = compilers.user_of([os.getpid()])
+    assert user == (os.getuid(), os.getgid())
+    found = compilers.read(variables, user)
+    assert found["nvcc"] == {"path": str(nvcc), "version": "Cuda compilation tools, release 13.0, V13.0.88"}
+    assert found["cc"]["path"] == str(broken)
+    assert "exit status 3" in found["cc"]["version"]["unread"]
+    assert found["ninja"] == {"path": str(ninja), "version": None}
+    assert "c++" not in found
+    assert not (tmp_path / "was-run").exists()
+    assert "several users" in compilers.read(variables, None)["nvcc"]["version"]["unread"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
+def test_what_one_user_s_variables_lead_to_is_not_run_as_another(
+    sleeper: Callable[..., subprocess.Popen[bytes]],
+) -> None:
+    child = sleeper("import os, ctypes; os.setgid(65534); os.setuid(65534); ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)")
+    assert compilers.user_of([child.pid]) == (65534, 65534)
+    assert compilers.user_of([child.pid, os.getpid()]) is None
+    assert compilers.user_of([child.pid, 0]) is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody who may not look")

@@ -184,3 +184,20 @@ def test_this_process_has_the_limits_that_python_sees(context: Callable[..., dic
 
 def test_without_a_server_there_is_nothing_to_limit(context: Callable[..., dict[str, Any]]) -> None:
     assert limits.read(context())["status"] == "absent"
+
+
+def test_modules_and_daemons_that_have_a_say_are_told_and_no_others(tmp_path: Path) -> None:
+    root = write(
+        tmp_path,
+        {
+            "proc/modules": "nvidia_uvm 1 0 - Live 0x0\nnvidia 2 1 nvidia_uvm, Live 0x0\nnvidia_peermem 1 0 - Live\n"
+            "ext4 3 1 - Live 0x0\nmy_nvidia 1 0 - Live 0x0\ngdrdrv 1 0 - Live 0x0\n",
+            "proc/12/comm": "nvidia-cuda-mps\n",
+            "proc/13/comm": "nvidia-cuda-mps\n",
+            "proc/14/comm": "bash\n",
+            "proc/15/status": "",
+        },
+    )
+    found = Host.model_validate(host.collect(root, KEEPER))
+    assert found.modules == ["gdrdrv", "nvidia", "nvidia_peermem", "nvidia_uvm"]
+    assert found.daemons == ["MPS"]
