@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
-from fingerprint import __version__
+from fingerprint import __version__, launch_file
 from fingerprint.bisect.decisions import decisions
 from fingerprint.bisect.journal import CaseLine, EndLine, FactorLine
 from fingerprint.bisect.search import Search
@@ -61,6 +61,7 @@ class Options:
         pid: the live launcher, where the host runs several servers.
         port: the same by its port.
         isolation: `copies` to do without mount namespaces.
+        launch: a file with the launch, where it is not the one that the new snapshot holds.
         anyway: go on although the host is not what the new snapshot says, or the server it describes does not run.
         resume: continue the case in `folder`.
         variables: set in every launch, whatever the live server has; these are no factors then.
@@ -92,6 +93,7 @@ class Options:
     pid: int | None = None
     port: int | None = None
     isolation: str | None = None
+    launch: Path | None = None
     anyway: bool = False
     resume: bool = False
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -154,6 +156,9 @@ def bisect(
         UsageError: there is nothing to launch, or the host is not what `new` says.
         FingerprintError: as everything below.
     """
+    served = new
+    if options.launch is not None:
+        new = launch_file.launched(new, launch_file.read(options.launch), options.launch.name)
     plan = plan_of(new)  # says what is missing before anything is touched
     _refuse_two_hosts(old, new, anyway=options.anyway)
     if (options.stop_command is None) != (options.start_command is None):
@@ -162,8 +167,10 @@ def bisect(
     if options.control and not engine.speculates(plan.argv):
         raise UsageError("The launch of NEW does not speculate; leave --control out.")
     restored = _put_right(host, new, engine)
-    before, ask = _read_host(host, new, options)
-    _refuse_other_host(new, before, anyway=options.anyway)
+    before, ask = _read_host(host, served, options)
+    _refuse_other_host(
+        served, before, serves=options.launch is None or bool(served.server.processes), anyway=options.anyway
+    )
     index = options.folder / "wheels" if options.from_index else None
     wheels = wheels_in(options.wheelhouses, index=index, only=options.only)
     evidence = evidence_beside(old_path, options.kept, _clones(host, new, options), wheels)
@@ -270,6 +277,9 @@ def _read_host(host: HostProgram, new: Snapshot, options: Options) -> tuple[Snap
         "port": options.port,
         "verify": verified,  # contents are compared only where both sides read them
     }
+    interpreter = new.packages.interpreter
+    if known is None and interpreter is not None:  # no server says whose packages they are
+        ask["python"] = interpreter.executable
     now = capture(host, {**ask, "pid": pid})
     started_again = options.pid is None and new.server.engine is not None  # any other program is known by its pid alone
     if now.server.status == "failed" and started_again:
@@ -580,11 +590,11 @@ def _refuse_two_hosts(old: Snapshot, new: Snapshot, *, anyway: bool) -> None:
         )
 
 
-def _refuse_other_host(new: Snapshot, now: Snapshot, *, anyway: bool) -> None:
+def _refuse_other_host(new: Snapshot, now: Snapshot, *, serves: bool, anyway: bool) -> None:
     """What a relaunch starts must be what the new snapshot says, or a search would compare something else."""
     if anyway:
         return
-    if now.server.status in {"failed", "absent"}:
+    if serves and now.server.status in {"failed", "absent"}:
         raise UsageError(
             f"The live server cannot be read: {now.server.reason or 'none is running'}; start the server that the new "
             "snapshot describes, capture the present one, or use --anyway to launch what the snapshot holds."

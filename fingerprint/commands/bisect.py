@@ -40,6 +40,9 @@ def bisect(
     pid: Pid = None,
     port: Port = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the case in the folder.")] = False,
+    launch: Annotated[
+        Path | None, typer.Option(help="File with the launch command and its variables, where NEW's is not to be used.")
+    ] = None,
     anyway: Annotated[bool, typer.Option("--anyway", help="Go on although the host is not what NEW says.")] = False,
     copies: Annotated[bool, typer.Option("--copies", help="Use copies instead of a private mount namespace.")] = False,
     allow_host_changes: Annotated[
@@ -120,6 +123,7 @@ def bisect(
         pid=pid,
         port=port,
         isolation="copies" if copies else None,
+        launch=launch,
         anyway=anyway,
         resume=resume,
         allow_host_changes=allow_host_changes,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,9 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from incident_host import Incident, changed_host, seed_of
+from incident_host import Incident, changed_host, read, seed_of
 from trials_host import contents_of, named, processes_of, scratch_directories
 
+import snapshots
 from fingerprint.bisect.journal import Journal
 
 CULPRIT = "variable:TCCL_TRANSPORT"
@@ -140,8 +142,6 @@ def test_a_factor_that_does_not_exist_is_named(slow: Incident, tmp_path: Path) -
 
 
 def test_snapshots_of_two_hosts_are_not_bisected(slow: Incident, tmp_path: Path) -> None:
-    import snapshots
-
     elsewhere = tmp_path / "elsewhere.json"
     host = slow.old.host.model_copy(update={"name": "gpu-99"})
     snapshots.save(slow.old.model_copy(update={"host": host}), elsewhere)
@@ -174,3 +174,21 @@ def test_a_setting_without_a_value_is_refused(slow: Incident) -> None:
     done = run(command("bisect", slow.old_path, slow.new_path, "--variable", "NOVALUE"))
     assert done.returncode == 2
     assert "NOVALUE gives no value" in done.stderr
+
+
+def test_a_launch_in_a_file_is_searched_where_no_server_was_captured(slow: Incident, tmp_path: Path) -> None:
+    new, start, case = tmp_path / "new.json", tmp_path / "start.sh", tmp_path / "case"
+    assert read(new, 1, python=str(slow.world.python)).server.processes == {}  # nothing serves on that port
+    launch = slow.world.launch(slow.port)
+    settings = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in launch.variables.items())
+    start.write_text(f"#!/bin/sh\n{settings}\ncd {launch.cwd}\nexec {shlex.join(launch.argv)}\n")
+    words = command("bisect", slow.old_path, new, "--case", case, "--only", CULPRIT, "--budget", "2", "--quiet")
+    refused = run(words)
+    assert refused.returncode == 2
+    assert "holds no live server" in refused.stderr
+    done = run([*words, "--launch", str(start)])
+    assert done.returncode in {0, 1}, done.stderr
+    assert [trial.status for trial in Journal(case / "journal.jsonl").trials()] == ["measured"] * 2
+    kept = snapshots.load(case / "new.json").server
+    assert kept.processes["launcher"].argv == list(launch.argv)
+    assert kept.reason == "launched as start.sh says"
