@@ -453,6 +453,8 @@ ELSEWHERE = (
     Known(r"host/command_line", 1.3, "parameters of the kernel: IOMMU, isolation, mitigations", "nccl#2079"),
     Known(r"host/clocksource", 1.4, "a slow clock costs at every time stamp"),
     Known(r"host/preload", 1.9, "every process loads it"),
+    Known(r"host/daemons", 0.7, "MPS, a profiler or the fabric manager takes part in what the GPUs do"),
+    Known(r"host/modules", 0.4, "how GPUs and network cards reach each other's memory"),
     Known(
         r"host/numactl", 1.3, "an engine that binds ranks to NUMA nodes silently does not without it", "sglang#26983"
     ),
@@ -464,6 +466,7 @@ ELSEWHERE = (
     Known(r"host/system/.*", -0.2, "the distribution's own name and number"),
     Known(r"caches/.*/choices/.*", 1.6, "a measured choice that later launches reuse", "vllm#41871"),
     Known(r"caches/.*/(filesystem|writable)", 0.4, "where compiled kernels can be kept"),
+    Known(r"caches/compilers/.*", 0.2, "kernels that are compiled from now on come from it, those in a cache do not"),
     Known(r"caches/.*", -0.8, "the first requests pay for a cold cache, steady verify time does not", COLD_CACHE),
     Known(r"models/models/draft.*", 2.4, "another draft accepts other tokens", "NeMo-RL#3960"),
     Known(r"models/models/token\ map.*", 1.8, "the draft's vocabulary"),
