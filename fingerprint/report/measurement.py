@@ -50,7 +50,7 @@ def terminal(where: str, measured: Measured, even: BreakEven | None) -> Renderab
 
 
 def rows(batch: Batch) -> list[tuple[str, str, str]]:
-    """Name, value and source of each figure; what was not measured says why, with the other ranks below rank 0.
+    """Name, value and source of each figure; what was not measured says why. Ranks stand below, where there are several.
 
     Why a rank has none is said once, at the first figure.
     """
@@ -61,9 +61,8 @@ def rows(batch: Batch) -> list[tuple[str, str, str]]:
         found.append((name, _value(value, unit), "" if isinstance(value, Unread) else source))
         for rank, figures in batch.ranks.items():
             of_rank = figures.get(key)
-            if rank != "0" and (isinstance(of_rank, float) or (of_rank is not None and key == ROWS[0][0])):
-                from_where = source if isinstance(of_rank, float) else ""
-                found.append((f"  rank {clean(rank, 20)}", _value(of_rank, unit), from_where))
+            if len(batch.ranks) > 1 and (isinstance(of_rank, float) or (of_rank is not None and key == ROWS[0][0])):
+                found.append((f"  rank {clean(rank, 20)}", _value(of_rank, unit), ""))
     return found
 
 

@@ -137,6 +137,7 @@ class Speaking(ThreadingHTTPServer):
         self.together = threading.Barrier(1)
         self.answer = 200
         self.meta: dict[str, Any] = {}
+        self.further_ranks: list[float] = []
         super().__init__(("127.0.0.1", 0), Speaks)
 
     @property
@@ -151,6 +152,9 @@ class Speaks(BaseHTTPRequestHandler):
         page = GRAPHS.replace(" 810.0", f" {self.server.passes}").replace("1.372138", f"{0.004 * self.server.passes}")
         for text in ("0.142806", "0.150591"):
             page = page.replace(text, f"{0.001 * self.server.passes}")
+        own, first = f"{0.004 * self.server.passes}", page
+        for rank, verify_s in enumerate(self.server.further_ranks, 1):
+            page += first.replace('tp_rank="0"', f'tp_rank="{rank}"').replace(own, f"{verify_s * self.server.passes}")
         self.send_response(200)
         self.end_headers()
         self.wfile.write(page.encode())
@@ -203,6 +207,16 @@ def test_a_cycle_is_taken_apart_into_what_the_timer_counts_and_the_rest(speaking
     assert [body["text"] for body in speaking.asked] == ["a", "b", "a", "b", "a"]
     assert {body["key"] for body in speaking.asked} == {"Bearer k1"}
     assert all(body["sampling_params"]["temperature"] == 0 for body in speaking.asked)
+
+
+def test_of_several_ranks_the_one_counts_that_waited_least_for_the_others(speaking: Speaking) -> None:
+    speaking.further_ranks = [0.003]
+    figures = measure.measure(speaking.at, ASK, Clock())
+    assert figures["verify_ms"] == pytest.approx(3.0)
+    assert {rank: of["verify_ms"] for rank, of in figures["ranks"].items()} == pytest.approx({"0": 4.0, "1": 3.0})
+    assert figures["host_ms"] == pytest.approx(5.0)
+    assert figures["sources"]["verify_ms"] == "engine timer, least of 2 ranks"
+    assert figures["sources"]["cycle_ms"] == "stream"
 
 
 def test_requests_at_once_share_their_passes(speaking: Speaking) -> None:
