@@ -358,6 +358,11 @@ class Session:
 
     def _figure(self, figures: dict[str, Any]) -> Figure | str:
         """A launch's figure, of the same metric and source as the others', or why there is none."""
+        if self.reference is not None and not _alike([self.reference.figures, figures]):
+            return (
+                f"one of this launch and launch {self.reference.number} speculates and the other does not: a step of "
+                "plain decoding is no cycle, and their times say nothing of the speed"
+            )
         if self.metric is None:
             best = figure_of(figures, self.engine.metrics)
             return f"nothing was measured: {best}" if isinstance(best, str) else best
@@ -379,6 +384,8 @@ class Session:
         if self.ends is None or not self._is_end(new):
             return
         ends = [*self.ends, (self._called(new), figures)]
+        if not _alike([held for _, held in ends]):
+            return
         lacking: list[str] = []
         for metric in self.engine.metrics:
             found = {called: figure_of(held, (metric,)) for called, held in ends}
@@ -453,3 +460,8 @@ class Session:
         """The live launch itself must be launchable: without it there is nothing to compare."""
         if line.status == "unlaunchable" and set(line.new) == set(self.factors):
             raise LaunchError(f"The server as it is now could not be launched and measured: {line.reason}")
+
+
+def _alike(figures: list[dict[str, Any]]) -> bool:
+    """Whether launches all speculate or none does, as far as they say: only then is a cycle the same thing."""
+    return len({isinstance(one["accept_length"], float) for one in figures if "accept_length" in one}) < 2

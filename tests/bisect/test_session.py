@@ -280,6 +280,29 @@ def test_a_launch_without_the_figure_of_both_ends_is_void_and_says_the_way_out(t
     assert void[0].reason.endswith("--figure cycle_ms compares all launches by that")
 
 
+@pytest.mark.parametrize("plain", ["1", "2"])
+def test_a_step_of_plain_decoding_is_not_compared_with_a_cycle(tmp_path: Path, plain: str) -> None:
+    def answer(plan: dict[str, Any]) -> object:
+        speculates = plan["variables"]["A"] != plain
+        unread = {"unread": "the server does not speculate"}
+        figures = {
+            "verify_ms": 9.0 if speculates else unread,
+            "accept_length": 2.0 if speculates else unread,
+            "cycle_ms": 20.0 if speculates else 12.0,
+            "sources": {"verify_ms": "engine timer", "cycle_ms": "stream"},
+        }
+        return answer_of(0.0, figures=figures)
+
+    verdict = session(Scripted(answer), tmp_path).run()
+    assert verdict.culprits == ()
+    lines = Journal(tmp_path / "journal.jsonl").trials()
+    first = "variable:A" in lines[0].new
+    other = [line for line in lines if ("variable:A" in line.new) != first]
+    assert other
+    assert {line.status for line in other} == {"void"}
+    assert "a step of plain decoding is no cycle" in other[0].reason
+
+
 def test_ends_that_share_no_figure_are_void(tmp_path: Path) -> None:
     def answer(plan: dict[str, Any]) -> object:
         figures = {"verify_ms": EAGER} if b_new(plan) else {"verify_ms": 9.0, "cycle_ms": 9.0}

@@ -19,6 +19,7 @@ from sglang_host import CULPRIT, NOTED, SPRING, TOPK, Host, autumn
 from ssh_daemon import key, running
 
 import snapshots
+from fingerprint.bisect.journal import Journal
 from snapshots import Snapshot, Unread
 
 MEASURED = ("--requests", "2", "--tokens", "12")
@@ -151,3 +152,8 @@ def test_a_speed_that_never_was_is_a_phantom_and_says_what_nobody_could_see(
     assert any("what else ran on the machine" in line for line in verdict["unseen"])
     assert any("NVIDIA" in line for line in verdict["unseen"])
     assert "temperature and its clocks" in (case / "report.md").read_text()
+    for trial in Journal(case / "journal.jsonl").trials():
+        assert trial.facts["graph mode"] == "no decode pass"
+        assert trial.facts["/server_info attention_backend"] == "triton"
+        assert trial.facts["/server_info version"] == "0.5.23"
+        assert trial.figures["ranks"].keys() == {"0"}

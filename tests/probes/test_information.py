@@ -1,0 +1,63 @@
+"""What a server says of itself: its decisions apart from everything else, and ranks that say nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probes import information
+
+# Of what SGLang 0.5.14 answered on an H200.
+TOLD: dict[str, Any] = {
+    "attention_backend": "triton", "decode_attention_backend": None, "cuda_graph_backend_decode": "full",
+    "cuda_graph_bs_decode": [1, 2, 3, 4], "disable_custom_all_reduce": True,
+    "enable_flashinfer_allreduce_fusion": False, "api_key": "sk-1",
+    "model_path": "/models/target", "nccl_port": 28123, "random_seed": 7, "tp_size": 2,
+    "max_running_requests": 4, "version": "0.5.14",
+    "internal_states": [{"attention_backend": "fa3", "last_gen_throughput": 346.3, "memory_usage": {"graph": 0.04}}],
+}  # fmt: skip
+
+
+def test_decisions_are_told_apart_as_the_first_rank_has_them() -> None:
+    assert information.decided(TOLD) == {
+        "attention_backend": "fa3",
+        "cuda_graph_backend_decode": "full",
+        "cuda_graph_bs_decode": "[1, 2, 3, 4]",
+        "disable_custom_all_reduce": "True",
+        "enable_flashinfer_allreduce_fusion": "False",
+        "max_running_requests": "4",
+        "version": "0.5.14",
+    }
+
+
+def test_a_rank_without_a_timer_says_what_would_export_it() -> None:
+    figures: dict[str, Any] = {"ranks": {"0": {"verify_ms": 2.0, "draft_ms": 0.2}}}
+    information.name_ranks(figures, TOLD)
+    assert figures["ranks"]["0"] == {"verify_ms": 2.0, "draft_ms": 0.2}
+    assert figures["ranks"]["1"].keys() == {"verify_ms", "draft_ms"}
+    assert information.EVERY_RANK in figures["ranks"]["1"]["verify_ms"]["unread"]
+    both: dict[str, Any] = {"ranks": {"0": {"verify_ms": 2.0}, "1": {"verify_ms": 1.9}}}
+    information.name_ranks(both, TOLD)
+    assert both["ranks"]["1"] == {"verify_ms": 1.9}
+
+
+def test_without_any_timer_only_rank_0_gives_the_reason() -> None:
+    figures: dict[str, Any] = {"ranks": {}}
+    information.name_ranks(figures, TOLD)
+    assert figures == {"ranks": {}}
+
+
+values = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5)
+names = st.sampled_from(["attention_backend", "internal_states", "tp_size", "cuda_graph_x", "dtype"]) | st.text()
+
+
+@given(st.dictionaries(names, values))
+def test_whatever_is_answered_decisions_are_short_and_ranks_are_bounded(told: dict[str, Any]) -> None:
+    for value in information.decided(told).values():
+        assert isinstance(value, str)
+        assert len(value) <= 200
+    figures: dict[str, Any] = {"ranks": {"0": {"verify_ms": 1.0}}}
+    information.name_ranks(figures, told)
+    assert 1 <= len(figures["ranks"]) <= 1024
