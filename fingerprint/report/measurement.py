@@ -50,7 +50,7 @@ def terminal(where: str, measured: Measured, even: BreakEven | None) -> Renderab
 
 
 def rows(batch: Batch) -> list[tuple[str, str, str]]:
-    """Name, value and source of each figure; what was not measured says why. Ranks stand below, where there are several.
+    """Name, value and source of each figure; what was not measured says why. Several ranks stand below each.
 
     Why a rank has none is said once, at the first figure.
     """
