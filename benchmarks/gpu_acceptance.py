@@ -271,9 +271,12 @@ def _await_ready(server: subprocess.Popen[bytes], port: int) -> None:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A free port from which SGLang's others, up to 10000 above it, can be reached."""
+    for port in range(21000, 22000):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise SystemExit("no port between 21000 and 22000 is free on 127.0.0.1.")
 
 
 def _fingerprint(*words: object, allowed: tuple[int, ...] = (0,)) -> None:
