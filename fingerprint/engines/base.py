@@ -81,7 +81,7 @@ class Engine:
         wanted = [f"{name} where it is known" for name in self.wanted_flags]
         together = f"{self.concurrency} at a time" if self.concurrency > 1 else "one at a time"
         return [
-            f"every launch has {', '.join([*given, *wanted])}",
+            f"given {', '.join([*given, *wanted])}",
             f"{self.requests} requests of {self.max_new_tokens} tokens a launch, {together}",
         ]
 

@@ -47,7 +47,7 @@ def test_requests_and_their_tokens_are_the_users_where_he_says_so() -> None:
     assert ask["measure"]["requests"] == 2
     assert ask["measure"]["max_new_tokens"] == 12
     given = (
-        "every launch has SGLANG_ENABLE_METRICS_DEVICE_TIMER=1, SPT_NOENV=1, --enable-metrics,"
+        "given SGLANG_ENABLE_METRICS_DEVICE_TIMER=1, SPT_NOENV=1, --enable-metrics,"
         " --enable-metrics-for-all-schedulers where it is known"
     )
     assert conditions == [given, "2 requests of 12 tokens a launch, one at a time"]
