@@ -26,6 +26,9 @@ _DECIDED = re.compile(
     r"|^page_size$|^max_running_requests$|^chunked_prefill_size$|^speculative_(num|eagle)_|^numa_node$|^version$"
 )
 """Arguments that an engine fills in by what it finds: kernels, graphs, collectives, batch limits."""
+_NOT_DECODING = re.compile(
+    r"^(disaggregation|hicache|lora|grammar|tokenizer|image|remote|encoder|unified|mm|ple|debug)_"
+)
 EVERY_RANK = "--enable-metrics-for-all-schedulers"
 """Without it SGLang exports the timer of rank 0 alone."""
 
@@ -58,8 +61,11 @@ def arguments(told: Dict[str, Any]) -> Dict[str, Json]:
 
 def decided(told: Dict[str, Any]) -> Dict[str, str]:
     """Those arguments by which an engine says which way it took, in short."""
-    told = {name: value for name, value in arguments(told).items() if value is not None and _DECIDED.search(name)}
-    return {name: str(value)[:_LONGEST_VALUE] for name, value in sorted(told.items())}
+    return {
+        name: str(value)[:_LONGEST_VALUE]
+        for name, value in sorted(arguments(told).items())
+        if value is not None and _DECIDED.search(name) and not _NOT_DECODING.search(name)
+    }
 
 
 def name_ranks(figures: Dict[str, Json], told: Dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ TOLD: dict[str, Any] = {
     "cuda_graph_bs_decode": [1, 2, 3, 4], "disable_custom_all_reduce": True,
     "enable_flashinfer_allreduce_fusion": False, "api_key": "sk-1",
     "model_path": "/models/target", "nccl_port": 28123, "random_seed": 7, "tp_size": 2,
-    "max_running_requests": 4, "version": "0.5.14",
+    "max_running_requests": 4, "hicache_io_backend": "kernel", "version": "0.5.14",
     "internal_states": [{"attention_backend": "fa3", "last_gen_throughput": 346.3, "memory_usage": {"graph": 0.04}}],
 }  # fmt: skip
 
