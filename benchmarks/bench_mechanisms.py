@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import random
-import socket
 import statistics
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from fingerprint.reference import changes, world
 from fingerprint.reference.world import HARMLESS, INTERACTIONS, MECHANISMS, OLD, PAIRS, State, World
+from probes.ports import free_port
 
 _TOKENS = 100
 
@@ -46,9 +46,7 @@ def counters(port: int) -> tuple[float, float]:
 
 def measure(host: World) -> tuple[float, float, float]:
     """One launch: verify_ms, seconds until ready, seconds to stop."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     begin = time.perf_counter()
     server = host.start(port)
     ready = time.perf_counter() - begin

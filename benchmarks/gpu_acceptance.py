@@ -24,7 +24,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -37,6 +36,7 @@ from pathlib import Path
 
 import snapshots
 from fingerprint.reference.wheel import Wheel, install
+from probes.ports import free_port
 
 READY_S = 600.0
 SCENARIOS = ("patch", "two", "interaction", "eager", "nccl", "p2p", "phantom", "noise")
@@ -270,15 +270,6 @@ def _await_ready(server: subprocess.Popen[bytes], port: int) -> None:
     raise SystemExit(f"the live server was not ready within {READY_S:g} s.")
 
 
-def _free_port() -> int:
-    """A free port from which SGLang's others, up to 10000 above it, can be reached."""
-    for port in range(21000, 22000):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise SystemExit("no port between 21000 and 22000 is free on 127.0.0.1.")
-
-
 def _fingerprint(*words: object, allowed: tuple[int, ...] = (0,)) -> None:
     print(f"$ fingerprint {' '.join(map(str, words))}", flush=True)
     done = subprocess.run([sys.executable, "-m", "fingerprint", *map(str, words)], check=False)
@@ -290,7 +281,7 @@ def _noise(host: Host, launch: Launch, out: Path) -> None:
     """Launch one setting again and again, and print how far the figures lie apart."""
     figures: list[float] = []
     for number in range(1, NOISE_LAUNCHES + 1):
-        port = _free_port()
+        port = free_port()
         file = out / f"launch-{number}.json"
         with host.serving(launch, port):
             _fingerprint("capture", "--port", port, "--no-verify", "--measure", "--quiet", "-o", file)
@@ -324,7 +315,7 @@ def main() -> None:
         _noise(host, old, out)
         return
     began = time.monotonic()
-    port = _free_port()
+    port = free_port()
     capture = ("capture", "--port", port, "--no-verify", "--measure", "--quiet")
     with host.serving(old, port):
         _fingerprint(*capture, "--keep", "ops-*", "-o", out / "old.json")

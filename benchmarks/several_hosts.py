@@ -21,6 +21,8 @@ from typing import NamedTuple
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from probes.ports import free_port
+
 COUNTS = (1, 2, 4, 8, 16, 32)
 
 
@@ -50,9 +52,7 @@ class Sshd:
         folder.mkdir()
         host, own = (_key(folder / name) for name in ("host", "id_ed25519"))
         (folder / "authorized").write_text(own + "\n")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = free_port()
         (folder / "sshd").write_text(
             f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nPidFile none\n"
             f"StrictModes no\nPermitRootLogin yes\nAuthorizedKeysFile {folder}/authorized\nMaxStartups 200\n"

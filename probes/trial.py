@@ -11,7 +11,6 @@ import contextlib
 import http.client
 import json
 import os
-import random
 import select
 import socket
 import subprocess
@@ -23,6 +22,7 @@ from typing import Any, Callable, Dict, List, Optional
 from probes import care, information, keeper, lifetimes, measure, objects, output, proof, surroundings
 from probes import log as server_log
 from probes import settings as host_settings
+from probes.ports import free_port
 from probes.reading import Json, read_text, run_module, unread
 from probes.secrets import Keeper as Secrets
 from probes.server import admin_key_of, is_secure, key_of
@@ -238,7 +238,10 @@ class Trials:
         """
         if self._cancelled.is_set():
             raise TrialError("cancelled", "cancelled")
-        port = _free_port()
+        try:
+            port = free_port()
+        except OSError as error:
+            raise TrialError("launch", str(error)) from None
         argv = [self._known(word).replace("@PORT@", str(port)) for word in plan["argv"]]
         variables = {name: self._known(value) for name, value in plan["variables"].items()}
         self._count += 1
@@ -509,19 +512,6 @@ class _Kept:
 def _pipe(pipe: Any) -> Any:  # noqa: ANN401 - Popen's pipes are Optional in the type only
     """A pipe that was asked for."""
     return pipe
-
-
-def _free_port() -> int:
-    """A port of loopback that is free now, below the range that the kernel hands out.
-
-    Engines derive further ports from theirs (SGLang 0.5.14 adds 10000 for gRPC), so it must not be a high one.
-    """
-    for _ in range(200):
-        port = random.randrange(20000, 32000)  # noqa: S311 - not a secret
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise TrialError("launch", "no port between 20000 and 32000 is free on this host")
 
 
 def _environ(pid: Optional[int]) -> List[str]:

@@ -10,7 +10,6 @@ import contextlib
 import json
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from typing import Any
 
 from fingerprint.errors import FingerprintError, UsageError
 from fingerprint.reference.world import SCENARIOS, World
+from probes.ports import free_port
 
 Say = Callable[[str], None]
 
@@ -60,7 +60,7 @@ def demo(scenario: str, seed: int, out: Path, say: Say, *, quiet: bool = False) 
     (out / "truth.json").write_text(json.dumps(world.truth(), indent=1) + "\n", encoding="utf-8")
     world.build()
     old, new, case = out / "old.json", out / "new.json", out / "case"
-    port = _free_port()
+    port = free_port()
     flags = ["--quiet"] if quiet else []
     capture = ["capture", "--port", str(port), "--measure", *flags]
     with _serving(world, port):
@@ -87,12 +87,6 @@ def _empty(out: Path) -> None:
             raise UsageError(f"{out} is not empty and no demonstration's; name another folder with --out.")
         shutil.rmtree(out)
     out.mkdir(parents=True, exist_ok=True)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from probes.ports import free_port
 from probes.secrets import Keeper
 
 LAUNCH_SERVER = textwrap.dedent(
@@ -85,12 +85,6 @@ class Running:
         self.pid = process.pid
         self.port = port
         self.root = root
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from probes import settings as host_settings
+from probes.ports import free_port
 from probes.settings import SettingError, Settings
 
 NUMA = "proc/sys/kernel/numa_balancing"
@@ -226,9 +226,7 @@ SERVER = "import socket,sys,time; s=socket.create_server(('127.0.0.1',int(sys.ar
 
 
 def test_a_production_server_is_stopped_and_started_again_out_of_reach(settings: Settings, tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     words = [sys.executable, "-c", SERVER, str(port)]
     first = subprocess.Popen(words)
     while not host_settings.listens(port):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import time
 import urllib.error
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fingerprint.reference.world import World
+from probes.ports import free_port
 
 
 @dataclass
@@ -65,10 +65,7 @@ class Live:
 @contextmanager
 def serving(world: World, *flags: str, **variables: str) -> Iterator[Live]:
     """A server of the world's present state, with flags added (the last one counts) and variables set."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with serving_at(port, world, *flags, **variables) as live:
+    with serving_at(free_port(), world, *flags, **variables) as live:
         yield live
 
 

@@ -15,7 +15,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
@@ -25,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fingerprint.reference.wheel import Wheel, install
+from probes.ports import free_port
 
 HERE = Path(__file__).parent
 READY_S = 300.0
@@ -192,12 +192,6 @@ class Host:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(server.pid, signal.SIGKILL)
             server.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _await_ready(server: subprocess.Popen[bytes], port: int, log: Path) -> None:

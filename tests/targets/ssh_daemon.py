@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from probes.ports import free_port
+
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin")
 
 
@@ -46,9 +48,7 @@ def running(place: Path, before: Sequence[str] = ()) -> Iterator[Sshd]:
     key(place / "host")
     key(place / "authority")
     (place / "authorized").write_text("")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     (place / "config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nListenAddress ::1\nHostKey {place}/host\nPidFile none\nUsePAM no\n"
         f"StrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from fingerprint.factors import Evidence, Factor, Found, LaunchPlan, find, plan_
 from fingerprint.host import HostProgram
 from fingerprint.reference.world import World
 from fingerprint.targets.local import LocalTarget
+from probes.ports import free_port
 from snapshots import Snapshot
 
 KEY = "5ec4e7"
@@ -64,12 +64,6 @@ class Incident:
 
     def factor(self, identifier: str) -> Factor:
         return next(factor for factor in self.found().factors if factor.id == identifier)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def read(path: Path, port: int, **ask: object) -> Snapshot:
