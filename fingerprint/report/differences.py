@@ -187,10 +187,13 @@ def summary(comparison: Comparison) -> str:
 
 
 def same_words(comparison: Comparison) -> str:
-    """What certainly did not change, by section."""
-    moved = {difference.section for difference in comparison.differences}
-    whole = [name for name, number in comparison.same.items() if number and name not in moved]
-    rest = [f"{name} {number}" for name, number in comparison.same.items() if number and name in moved]
+    """What certainly did not change, by section: all of one, or as many values where some moved or are not known."""
+    part = {difference.section for difference in (*comparison.differences, *comparison.not_comparable)}
+    for side in (comparison.old, comparison.new):
+        sections = side.sections().items()
+        part |= {name for name, one in sections if one.status == "partial" or side.method == "imported"}
+    whole = [name for name, number in comparison.same.items() if number and name not in part]
+    rest = [f"{name} {number}" for name, number in comparison.same.items() if number and name in part]
     parts = []
     if whole:
         parts.append(f"all of {', '.join(whole)}")

@@ -173,6 +173,18 @@ def test_equal_snapshots_are_said_to_be_equal() -> None:
     assert "all of packages, server" in text
 
 
+def test_a_section_of_which_something_is_not_known_is_not_the_same_as_a_whole() -> None:
+    whole = snapshot()
+    launcher = whole.server.processes["launcher"].model_copy(update={"cwd": Unread(unread="no right")})
+    dark = whole.model_copy(update={"server": Server(status="ok", processes={"launcher": launcher})})
+    partial = whole.model_copy(update={"server": whole.server.model_copy(update={"status": "partial"})})
+    pasted = whole.model_copy(update={"method": "imported"})
+    assert differences.same_words(compare(whole, whole)) == "all of packages, server"
+    for other in (dark, partial):
+        assert re.fullmatch(r"all of packages; values of server \d+", differences.same_words(compare(other, other)))
+    assert "all of" not in differences.same_words(compare(pasted, pasted))
+
+
 def test_a_section_that_does_not_exist_is_one_sentence() -> None:
     with pytest.raises(UsageError, match="no section 'nonsense'; it has packages"):
         contents.terminal(snapshot(), "nonsense")
