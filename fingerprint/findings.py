@@ -21,7 +21,7 @@ from fingerprint.diff.knowledge import first
 from fingerprint.launch import command_line, is_inert
 from fingerprint.misspelling import misspelling_of
 from fingerprint.readings import ENGINES, cpu_list, mapped_paths, version
-from fingerprint.ties import meets, requirement_of
+from fingerprint.ties import meets, place_of, requirement_of
 from snapshots import Gpu, NvLinks, Process, Snapshot
 
 
@@ -283,10 +283,10 @@ def _companions(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     advice="install what the engine asks for, or know why not",
 )
 def _unmet_requirement(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    dists = snapshot.packages.distributions
+    dists, place = snapshot.packages.distributions, place_of(snapshot)
     for name in (*ENGINES, "torch", "flashinfer-python"):
         for text in dists[name].requires if name in dists else ():
-            requirement = requirement_of(text)
+            requirement = requirement_of(text, place)
             if requirement is None:
                 continue
             wanted = canonicalize_name(requirement.name)

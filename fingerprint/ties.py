@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
@@ -42,15 +42,15 @@ def ties(old: Snapshot, new: Snapshot) -> Iterator[Tie]:
     """
     before, after = old.packages.distributions, new.packages.distributions
     changed = {name for name in before.keys() | after.keys() if _version(before.get(name)) != _version(after.get(name))}
-    sides: tuple[tuple[Literal["old", "new"], dict[str, Distribution], dict[str, Distribution]], ...] = (
-        ("new", after, before),
-        ("old", before, after),
+    sides: tuple[tuple[Literal["old", "new"], Place, dict[str, Distribution], dict[str, Distribution]], ...] = (
+        ("new", place_of(new), after, before),
+        ("old", place_of(old), before, after),
     )
-    for side, here, there in sides:
+    for side, place, here, there in sides:
         for mover in sorted(changed & here.keys()):
             seen: set[str] = set()
             for text in here[mover].requires:
-                requirement = requirement_of(text)
+                requirement = requirement_of(text, place)
                 if requirement is None:
                     continue
                 moved = canonicalize_name(requirement.name)
@@ -107,15 +107,35 @@ _EXTRA = re.compile(r"""[^;]*;(?!.*\bor\b).*(?<![\w"'])extra\s*==\s*["']\w.*""")
 """A requirement of an extra: most are, and it is told without parsing them. `or` might make it hold all the same."""
 
 
+class Place(NamedTuple):
+    """Where a requirement is to hold; empty what is not known. Without a version it is that of this interpreter."""
+
+    python: str = ""
+    machine: str = ""
+
+
+def place_of(snapshot: Snapshot) -> Place:
+    """The serving interpreter's version and the host's architecture."""
+    interpreter = snapshot.packages.interpreter
+    python = interpreter.version if interpreter is not None and isinstance(interpreter.version, str) else ""
+    return Place(python, snapshot.host.machine or "")
+
+
 @lru_cache(maxsize=8192)
-def requirement_of(text: str) -> Requirement | None:
+def requirement_of(text: str, place: Place) -> Requirement | None:
     """A requirement that holds on a Linux host; None for extras, other platforms and what cannot be parsed."""
     if _EXTRA.fullmatch(text):
         return None
+    there = dict(_ELSEWHERE)
+    if place.machine:
+        there["platform_machine"] = place.machine
+    if place.python:
+        there["python_full_version"] = there["implementation_version"] = place.python
+        there["python_version"] = ".".join(place.python.split(".")[:2])
     try:
         requirement = Requirement(text)
-        holds = requirement.marker is None or requirement.marker.evaluate(dict(_ELSEWHERE))
-    except (InvalidRequirement, UndefinedComparison, UndefinedEnvironmentName):
+        holds = requirement.marker is None or requirement.marker.evaluate(there)
+    except (InvalidRequirement, InvalidVersion, UndefinedComparison, UndefinedEnvironmentName):
         return None
     return requirement if holds else None
 

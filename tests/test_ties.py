@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
-from fingerprint.ties import Tie, bundles, requirement_of, ties
-from snapshots import Distribution, Packages, Snapshot
+from fingerprint.ties import Place, Tie, bundles, place_of, requirement_of, ties
+from snapshots import Distribution, Host, Interpreter, Packages, Snapshot
 
 
 def host(**packages: tuple[str, list[str]]) -> Snapshot:
@@ -105,9 +105,33 @@ def test_a_requirement_counts_exactly_where_its_marker_holds_without_an_extra(ma
     parsed = Requirement(text)
     assert parsed.marker is not None
     there = {"extra": "", "sys_platform": "linux", "platform_machine": "x86_64"}
-    assert (requirement_of(text) is not None) == parsed.marker.evaluate(dict(there))
+    assert (requirement_of(text, Place()) is not None) == parsed.marker.evaluate(dict(there))
 
 
 @pytest.mark.parametrize("marker", ['"x" == "y"', 'sys_platform ~= "linux"', '"extra" == "x"', "python_version > ;"])
 def test_a_marker_that_means_nothing_is_no_requirement(marker: str) -> None:
-    assert requirement_of(f"torch; {marker}") is None
+    assert requirement_of(f"torch; {marker}", Place()) is None
+
+
+@pytest.mark.parametrize(
+    ("marker", "place", "holds"),
+    [
+        ('python_version < "3.11"', Place("3.10.12"), True),
+        ('python_version < "3.11"', Place("3.12.3"), False),
+        ('python_full_version >= "3.12.4"', Place("3.12.3"), False),
+        ('platform_machine == "aarch64"', Place(machine="aarch64"), True),
+        ('platform_machine == "aarch64"', Place(), False),
+        ('python_version < "3.11"', Place("\x1b[31m"), False),
+    ],
+)
+def test_a_marker_is_asked_of_the_host_and_not_of_this_interpreter(marker: str, place: Place, *, holds: bool) -> None:
+    assert (requirement_of(f"numpy<2; {marker}", place) is not None) == holds
+
+
+def test_a_snapshot_says_where_its_requirements_are_to_hold() -> None:
+    interpreter = Interpreter(executable="/p", version="3.12.3", prefix="/", base_prefix="/", path=[])
+    known = host().model_copy(
+        update={"packages": Packages(status="ok", interpreter=interpreter), "host": Host(machine="aarch64")}
+    )
+    assert place_of(known) == Place("3.12.3", "aarch64")
+    assert place_of(host()) == Place()

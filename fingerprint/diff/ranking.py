@@ -27,7 +27,7 @@ from fingerprint.launch import command_line
 from fingerprint.misspelling import misspelling_of
 from fingerprint.readings import ENGINES, mapped_paths, version
 from fingerprint.spellings import canonical
-from fingerprint.ties import requirement_of
+from fingerprint.ties import place_of, requirement_of
 from snapshots import Key, LocalFile, Process, Snapshot, Tree
 
 START = -1.0
@@ -96,6 +96,7 @@ class Scene:
         pending = [name for name in ENGINES if name in known]
         if not pending:
             return None
+        place = place_of(self.new)
         reached: set[str] = set()
         while pending:
             name = pending.pop()
@@ -103,7 +104,7 @@ class Scene:
                 continue
             reached.add(name)
             for text in known[name].requires if name in known else ():
-                requirement = requirement_of(text)
+                requirement = requirement_of(text, place)
                 if requirement is not None:
                     pending.append(canonicalize_name(requirement.name))
         return frozenset(reached)
