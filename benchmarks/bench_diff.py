@@ -13,6 +13,7 @@ import binascii
 import importlib.metadata
 import os
 import random
+import resource
 import statistics
 import subprocess
 import sys
@@ -107,9 +108,15 @@ def snapshot(installed: Packages, **variables: str) -> Snapshot:
 
 def seconds(work: Callable[[], object]) -> tuple[float, float]:
     """How long it takes once: by the clock, and of the processor, this process and its children together."""
-    began, spent = time.perf_counter(), sum(os.times()[:4])
+    began, spent = time.perf_counter(), processor()
     work()
-    return time.perf_counter() - began, sum(os.times()[:4]) - spent
+    return time.perf_counter() - began, processor() - spent
+
+
+def processor() -> float:
+    """Seconds of this process and of its children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def main() -> None:
