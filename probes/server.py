@@ -61,6 +61,10 @@ def rank_of(pid: int) -> Optional[int]:
     return int(dict(re.findall(r"([A-Z]+)(\d+)", named[1])).get("TP", 0)) if named else None
 
 
+_COMPILING = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_LIBDEVICE_PATH", "TRITON_PTXAS_PATH")
+"""What torch's compiler sets (torch/_inductor/runtime: cache_dir_utils, triton_heuristics, compile_tasks)."""
+
+
 def current_variables(pid: int) -> Json:
     """The variables that a process has now, or why they cannot be read."""
     return attempt(lambda: processes.variables_now(pid))
@@ -226,6 +230,8 @@ def read(context: Dict[str, Any]) -> Json:
     first = server.launcher.stat.pid
     raw = {key: _raw(process, role, rank, first) for key, (process, role, rank) in roles.items()}
     launcher = raw["launcher"]
+    for entry in raw.values():
+        entry["compiling"] = _set_when_compiling(entry, launcher)
     ranks = [entry["variables"] for entry in raw.values() if entry["role"] == "rank"]
     seen = [variables for variables in (*ranks, launcher["variables"], launcher["at_exec"]) if not is_unread(variables)]
     context["serving"] = {
@@ -331,6 +337,22 @@ def _apart(pid: int, launcher: int) -> List[str]:
     return [kind for kind in sorted(ours) if ours[kind] != its[kind]]
 
 
+def _set_when_compiling(entry: Dict[str, Json], launcher: Dict[str, Json]) -> List[str]:
+    """Take the variables out that torch's compiler sets in its own process when it first compiles; returns their names.
+
+    A server whose kernels lie in a cache never has them: like the kernels they say how far it has come. What was set at
+    the start stays, under the same names.
+    """
+    now = entry["variables"]
+    before = next((one for one in (entry["at_exec"], launcher["variables"]) if not is_unread(one)), None)
+    if is_unread(now) or before is None:
+        return []
+    names = sorted(name for name in _COMPILING if name in now and name not in before)
+    for name in names:
+        del now[name]
+    return names
+
+
 def _compiled_apart(libraries: Json, variables: Json, pid: int) -> Tuple[Json, List[str]]:
     """The libraries, and the paths of mapped objects that were compiled at run time: those in a cache of kernels.
 
@@ -342,7 +364,9 @@ def _compiled_apart(libraries: Json, variables: Json, pid: int) -> Tuple[Json, L
         owner = os.stat(f"/proc/{pid}").st_uid
     except OSError:
         return libraries, []
-    places = tuple(f"{place}/" for place in caches.locations(variables, owner).values())
+    # Triton compiles where it was told to until torch's compiler, at its first use, tells it another place.
+    ever = (variables, {name: text for name, text in variables.items() if name not in _COMPILING})
+    places = tuple(f"{place}/" for one in ever for place in caches.locations(one, owner).values())
     jit = {
         key
         for key, library in libraries.items()

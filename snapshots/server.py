@@ -41,6 +41,8 @@ class Process(Part):
     libraries: Read[dict[str, Library]] = {}
     jit: State[list[str]] = []
     """Mapped objects that were compiled at run time: they come with the first request that needs them."""
+    compiling: State[list[str]] = []
+    """Variables that torch's compiler has set since the start, because it had something to compile."""
     affinity: Read[str] = ""
     memory_nodes: Read[str] = ""
     """NUMA nodes that it may allocate on."""

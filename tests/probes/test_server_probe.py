@@ -235,6 +235,34 @@ def test_kernels_compiled_at_run_time_are_no_part_of_the_identity(
     assert "kernel.so" not in kept
 
 
+def test_what_the_compiler_sets_for_itself_says_only_how_far_a_server_has_come(
+    tmp_path: Path, sleeper: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    source, first = tmp_path / "kernel.c", tmp_path / ".triton/cache/abc"
+    first.mkdir(parents=True)
+    source.write_text("int kernel;")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", first / "kernel.so", source], check=True)
+    code = f"""import ctypes, os
+keep = ctypes.CDLL({str(first / "kernel.so")!r})
+os.environ["TRITON_CACHE_DIR"] = "/tmp/torchinductor_me/triton/0"
+os.environ["TRITON_PTXAS_PATH"] = "/torch/bin/ptxas"
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = "/elsewhere"
+"""
+    child = sleeper(code, HOME=str(tmp_path), TORCHINDUCTOR_CACHE_DIR="/asked")
+    variables = server.current_variables(child.pid)
+    _, jit = server._compiled_apart(processes.libraries(child.pid), variables, child.pid)
+    assert jit == [str(first / "kernel.so")]
+    wiped = {"unread": "wiped"}
+    for at_exec in (processes.variables_at_exec(child.pid), wiped):
+        launcher = {"variables": {"TORCHINDUCTOR_CACHE_DIR": "/asked"}}
+        entry = {"at_exec": at_exec, "variables": dict(variables)}
+        assert server._set_when_compiling(entry, launcher) == ["TRITON_CACHE_DIR", "TRITON_PTXAS_PATH"]
+        assert entry["variables"]["TORCHINDUCTOR_CACHE_DIR"] == "/elsewhere"
+        assert "TRITON_CACHE_DIR" not in entry["variables"]
+    nobody = {"at_exec": wiped, "variables": dict(variables)}
+    assert server._set_when_compiling(nobody, {"variables": wiped}) == []
+
+
 def test_namespaces_that_a_process_does_not_share_are_told() -> None:
     apart = subprocess.Popen(["unshare", "--user", "--uts", "sleep", "600"])
     try:
