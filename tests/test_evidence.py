@@ -1,4 +1,4 @@
-"""Snapshots of a real GPU host, as kept under docs/evidence, go through every command that reads snapshots."""
+"""Snapshots of real GPU hosts, as kept under docs/evidence, go through every command that reads snapshots."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from fingerprint.factors import Evidence, find
 from fingerprint.findings import check
 from fingerprint.report.build import of_case
 
-CASE = Path(__file__).parents[1] / "docs" / "evidence" / "h200-patch"
+EVIDENCE = Path(__file__).parents[1] / "docs" / "evidence"
+CASE = EVIDENCE / "h200-patch"
+TWO_RANKS = EVIDENCE / "h200-nccl"
 CULPRIT = "tree:python/sglang/srt/models/llama.py"
 
 
@@ -34,6 +36,17 @@ def test_the_patched_file_is_among_the_first_four_of_the_real_differences() -> N
     comparison = compare(snapshots.load(CASE / "old.json"), snapshots.load(CASE / "new.json"))
     first = [line.difference.factor for line in comparison.lines()[:4]]
     assert CULPRIT in first
+
+
+def test_a_variable_of_two_ranks_is_among_the_first_four_and_shows_in_both() -> None:
+    old, new = snapshots.load(TWO_RANKS / "old.json"), snapshots.load(TWO_RANKS / "new.json")
+    lines = compare(old, new).lines()
+    assert "variable:NCCL_PROTO" in [line.difference.factor for line in lines[:4]]
+    for rank in ("rank 0", "rank 1"):
+        variables = new.server.processes[rank].variables
+        assert isinstance(variables, dict)
+        assert variables["NCCL_PROTO"] == "Simple"
+    assert len(new.gpu.gpus) == 4
 
 
 def test_the_factors_are_those_that_were_searched() -> None:
@@ -58,9 +71,10 @@ def test_the_report_of_the_case_says_what_the_journal_holds() -> None:
     assert sum(launch.value_ms is not None for launch in report.launches) == 10
 
 
-@pytest.mark.parametrize("words", [("show",), ("validate",), ("check",)])
-def test_the_commands_read_a_real_snapshot(words: tuple[str, ...]) -> None:
-    command = [sys.executable, "-m", "fingerprint", *words, str(CASE / "new.json")]
+@pytest.mark.parametrize("case", [CASE, TWO_RANKS], ids=lambda case: case.name)
+@pytest.mark.parametrize("word", ["show", "validate", "check"])
+def test_the_commands_read_a_real_snapshot(word: str, case: Path) -> None:
+    command = [sys.executable, "-m", "fingerprint", word, str(case / "new.json")]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "120"}, check=False)
     assert done.returncode in {0, 1}
     assert done.stderr == ""
