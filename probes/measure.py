@@ -252,14 +252,14 @@ def generate(server: Server, body: Json, timeout_s: float, clock: Callable[[], f
                 line = answer.readline(LARGEST_ANSWER_BYTES)
                 if not line:
                     raise MeasureError("the stream broke off before its end")
-                if not line.startswith(b"data:"):
-                    continue
                 now = clock()
                 data = line[5:].strip()
                 if data == b"[DONE]":
                     break
                 if now - began > timeout_s:
                     raise MeasureError(f"a request did not end within {timeout_s:g} s")
+                if not line.startswith(b"data:"):
+                    continue  # an empty line, or one that only says that it lives
                 last = json.loads(data)
                 if "error" in last:
                     raise MeasureError(f"/generate failed: {str(last['error'])[:300]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -112,10 +113,11 @@ class Scene:
 def title_of(factor: str) -> str:
     """What a person calls a factor."""
     kind, _, name = factor.partition(":")
-    if factor == "tree:commit":
-        return "the commit of the source tree"
-    if factor.startswith("tree:commit@"):
-        return f"commit {factor.partition('@')[2]}"
+    commit = re.fullmatch(r"tree:(?:([^@]+)/)?commit(?:@(.+))?", factor)
+    if commit is not None and commit[2]:
+        return f"commit {commit[2]}"
+    if commit is not None:
+        return f"the commit of {commit[1] or 'the source tree'}"
     if kind == "tree":
         return f"the local change of {name}"
     if kind == "together":

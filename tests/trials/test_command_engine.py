@@ -110,6 +110,46 @@ def test_the_slower_step_of_a_program_is_named(tree: Path, tmp_path: Path) -> No
     assert "has 0 groups" in refused.stderr
 
 
+FILLED = "".join(f"\nWEIGHT_{number} = {number}\n" for number in range(8))
+STEP = "def step(rows):\n    return sum(value * value for row in rows for value in row)\n"
+
+
+def test_a_commit_is_opened_to_its_files_and_the_guilty_file_to_its_hunks(tree: Path, tmp_path: Path) -> None:
+    def commit(message: str, **files: str) -> str:
+        for name, text in files.items():
+            (tree / f"{name}.py").write_text(text)
+        who = ["-c", "user.name=t", "-c", "user.email=t@localhost"]
+        subprocess.run(["git", "-C", str(tree), *who, "commit", "--quiet", "--all", "-m", message], check=True)
+        return subprocess.check_output(["git", "-C", str(tree), "rev-parse", "--short=12", "HEAD"], text=True).strip()
+
+    commit("Weights", kernel=STEP + FILLED + "\nNAME = 'a'\n", train=TRAIN.replace("range(200)", "range(60)"))
+    with training(tree) as pid:
+        read(tmp_path / "old.json", 0, pid=pid, verify=False)
+    slower = STEP.replace("    return", "    sum(value for _ in range(2) for row in rows for value in row)\n    return")
+    guilty = commit("Check the sum", kernel=slower + FILLED + "\nNAME = 'b'\n", report="WIDTH = 100\n")
+    commit("Wider", report="WIDTH = 120\n")
+    with training(tree) as pid:
+        read(tmp_path / "new.json", 0, pid=pid, verify=False)
+        how = ("--command", f"{sys.executable} train.py", "--metric", METRIC, "--skip", 5, "--quiet")
+        case = named(lambda case: bisect(tmp_path, *how, case=case), tmp_path, "tree:training/commit")
+    opened = {one["of"]: one for one in json.loads((case / "verdict.json").read_text())["opened"]}
+    whole = "tree:training/commit"
+    path = [whole, f"{whole}@{guilty}", f"{whole}@{guilty}/kernel.py"]
+    assert list(opened) == path[: len(opened)]  # on a busy machine a step may stay open: then what is in it is not told
+    for place, name in enumerate(opened):
+        assert len(opened[name]["parts"]) == 2
+        blamed = [part for culprit in opened[name]["verdict"]["culprits"] for part in culprit["factors"]]
+        assert place == len(opened) - 1 or blamed == [path[place + 1]]
+    if len(opened) == 3 and blamed:
+        (part,) = [part for part in opened[path[2]]["parts"] if part["id"] in blamed]
+        assert part["title"] == "hunk @@ step of kernel.py"
+        assert "Check the sum" in (case / "report.md").read_text()
+    launches = Journal(case / "journal.jsonl").trials()
+    assert {line.status for line in launches} == {"measured"}
+    assert {line.inside for line in launches} == {"", *opened}
+    assert scratch_directories() == set()
+
+
 def test_a_command_that_fails_is_no_figure_and_its_last_words_are_told(tree: Path, tmp_path: Path) -> None:
     with training(tree) as pid:
         read(tmp_path / "old.json", 0, pid=pid, verify=False)

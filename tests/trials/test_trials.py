@@ -147,6 +147,26 @@ def test_a_server_that_dies_while_it_is_measured_is_a_result(prepared: HostProgr
     assert scratch_directories() == set()
 
 
+def test_a_server_that_hangs_while_it_is_measured_is_a_result_and_ended(
+    prepared: HostProgram, incident: Incident
+) -> None:
+    plan = incident.plan(None)
+    plan.variables["TRIAL_NAME"] = "hangs-while-measured"
+
+    def stop(event: str, value: dict[str, str]) -> None:
+        if event == "stage" and value["stage"] == "measuring":
+            for pid in processes_of("hangs-while-measured"):
+                os.kill(pid, signal.SIGSTOP)
+
+    ask = {**BRIEF.trial(plan), "stop_s": 0.5}
+    ask["measure"] = {**ask["measure"], "requests": 50, "max_new_tokens": 64, "timeout_s": 1.0}
+    with pytest.raises(HostProgramError, match=r"while it was measured: .*timed out") as caught:
+        prepared.call("try", ask, stop)
+    assert caught.value.kind == "measure"
+    assert processes_of("hangs-while-measured") == set()  # stopped, they do not hear SIGTERM
+    assert scratch_directories() == set()
+
+
 def test_a_second_bisect_on_the_host_is_refused(prepared: HostProgram) -> None:
     with HostProgram(LocalTarget()) as second:
         with pytest.raises(HostProgramError, match="another bisect is running") as caught:
