@@ -74,7 +74,8 @@ def _section(name: str, context: Context, deadline_s: float) -> Json:
     def work() -> None:
         try:
             # Niceness is a thread's own on Linux: trials that this program runs later are not slowed.
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+            own = threading.get_native_id()
+            os.setpriority(os.PRIO_PROCESS, own, max(10, os.getpriority(os.PRIO_PROCESS, own)))
             answer["section"] = PROBES[name](context)
         except Exception as error:
             answer["section"] = {"status": "failed", "reason": f"{type(error).__name__}: {error}"}

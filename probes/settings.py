@@ -175,7 +175,7 @@ class Settings:
             if not self._own(make=True):
                 raise SettingError(f"another program changes settings of this host now, so {name} is not changed")
             with _opened(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as handle:
-                os.write(handle, json.dumps(line).encode() + b"\n")
+                os.write(handle, b"\n" + json.dumps(line).encode() + b"\n")  # the line before may have been cut off
                 os.fsync(handle)
             _sync_folder(self._folder)
         except OSError as error:
@@ -217,7 +217,7 @@ class Settings:
         self._held = None
 
     def noted(self) -> List[Dict[str, Any]]:
-        """What is to be put back, oldest first; a line that was cut off by a kill is left out."""
+        """What is to be put back, oldest first; a line that was cut off by a kill or a power loss is left out."""
         try:
             self._trusted()
             with _opened(self._path, os.O_RDONLY) as handle:
@@ -225,9 +225,11 @@ class Settings:
         except OSError:
             return []
         lines: List[Dict[str, Any]] = []
-        for row in text.splitlines():
-            with contextlib.suppress(ValueError):
-                lines.append(json.loads(row))
+        for row in text.split("\n"):
+            with contextlib.suppress(ValueError, RecursionError):
+                line = json.loads(row)
+                if isinstance(line, dict) and isinstance(line.get("name"), str) and {"before", "boot"} <= line.keys():
+                    lines.append(line)
         return lines
 
     def _trusted(self) -> None:

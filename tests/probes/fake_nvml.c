@@ -1,7 +1,8 @@
 /* A fake of NVIDIA's management library for the tests. It answers as one host with two H200 did; FAKE_NVML says how it
  * fails: "mismatch" (library and driver differ), "lost" (the second GPU is gone), "hang" (a driver that never returns),
- * "crash", "foreign" (a process of somebody else), "neighbour" (one on another GPU only), "old" (a driver without the newer functions), "refuses" (nothing can
- * be set). What is set is kept in the folder FAKE_NVML_STATE, a file for each value, as a driver keeps it.
+ * "crash", "foreign" (a process of somebody else), "neighbour" (one on another GPU only), "full" (the one that asks holds
+ * most of the memory), "hot" (heat holds the clocks down), "old" (a driver without the newer functions), "refuses"
+ * (nothing can be set). What is set is kept in the folder FAKE_NVML_STATE, a file for each value, as a driver keeps it.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -139,7 +140,8 @@ PAIR(nvmlDeviceGetCudaComputeCapability, 9, 0)
 typedef struct { unsigned long long total, free, used; } memory;
 int nvmlDeviceGetMemoryInfo(device *d, memory *out) {
     (void)d;
-    *out = (memory){150754820096ULL, 150109880320ULL, 644939776ULL};
+    unsigned long long used = mode("full") ? 140000000000ULL : 644939776ULL;
+    *out = (memory){150754820096ULL, 150754820096ULL - used, used};
     return OK;
 }
 int nvmlDeviceGetBAR1MemoryInfo(device *d, memory *out) {
@@ -161,7 +163,7 @@ int nvmlDeviceGetCurrentClockFreqs(device *d, frequencies *out) {
 }
 int nvmlDeviceGetCurrentClocksEventReasons(device *d, unsigned long long *out) {
     (void)d;
-    *out = 1;
+    *out = mode("hot") ? 0x60 : 1;
     return mode("old") ? MISSING : OK;
 }
 int nvmlDeviceGetCurrentClocksThrottleReasons(device *d, unsigned long long *out) { (void)d; *out = 0x84; return OK; }
@@ -183,9 +185,10 @@ int nvmlDeviceGetNvLinkErrorCounter(device *d, u link, u counter, unsigned long 
 typedef struct { u pid; unsigned long long used; u instance, compute; } process;
 int nvmlDeviceGetComputeRunningProcesses_v3(device *d, u *count, process *out) {
     u room = *count;
-    *count = mode("foreign") || mode("neighbour");
+    *count = mode("foreign") || mode("neighbour") || mode("full");
     if (*count > room) return TOO_SMALL;
-    if (*count) out[0] = (process){(u)getppid() + (mode("neighbour") ? d->index : 0), 1 << 30, 0, 0};
+    unsigned long long used = mode("full") ? 139000000000ULL : 1 << 30;
+    if (*count) out[0] = (process){(u)getppid() + (mode("neighbour") ? d->index : 0), used, 0, 0};
     return OK;
 }
 FAILS(nvmlDeviceGetGraphicsRunningProcesses_v3, UNSUPPORTED)

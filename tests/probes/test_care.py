@@ -75,6 +75,18 @@ def test_gpus_beside_those_of_the_live_server_may_be_used_by_others(fake: str, m
     assert not any("used by others" in words for words in care.objections({}, [os.getpid()], fake))
 
 
+def test_a_gpu_without_room_for_a_second_server_is_refused(fake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_NVML", "full")
+    live = [os.getpid()]  # the process that the fake tells of is the one that asks
+    found = care.objections({}, live, fake)
+    assert found == [
+        f"GPU 0000:00:0{number}.0 has 10.0 GiB free and another server needs about 129.5 GiB;"
+        " --stop-command stops the production server meanwhile"
+        for number in (6, 7)
+    ]
+    assert care.objections({"stops": True}, live, fake) == []  # then that memory is free
+
+
 def test_gpu_memory_of_ended_processes_is_waited_for(fake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_NVML", "foreign")
     us = os.getpid()  # the process that the fake tells of is the one that asks

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Protocol
+
+import pytest
 
 from fingerprint.capture import capture
 from fingerprint.host import HostProgram
@@ -77,3 +81,21 @@ def test_a_capture_imports_nothing_of_the_stack(running: Running) -> None:
         snapshot = capture(host, {"pid": running.pid})
     assert not (running.root / "imported").exists()
     assert "sitecustomize.py" in snapshot.startup.files
+
+
+PRIORITY = """
+import os, sys, threading
+from probes import capture
+os.nice(int(sys.argv[1]))
+if os.geteuid() == 0:
+    os.setuid(65534)  # nobody may become less nice
+capture.PROBES["own"] = lambda context: {"nice": os.getpriority(os.PRIO_PROCESS, threading.get_native_id())}
+print(capture._section("own", {}, 10.0))
+"""
+
+
+@pytest.mark.parametrize(("given", "there"), [(0, 10), (15, 15)])
+def test_a_capture_is_nice_and_never_less_nice_than_it_was_started(given: int, there: int) -> None:
+    already = os.getpriority(os.PRIO_PROCESS, 0)
+    done = subprocess.run([sys.executable, "-c", PRIORITY, str(given)], capture_output=True, text=True)
+    assert f"'nice': {min(max(there, already + given), 19)}" in done.stdout, done.stderr

@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as settings_of_hypothesis
+from hypothesis import strategies as st
 
 from probes import settings as host_settings
 from probes.ports import free_port
@@ -220,6 +223,62 @@ def test_a_line_that_was_cut_off_is_left_out(settings: Settings, root: Path, tmp
         stream.write('{"name": "proc/sys/vm/swap')
     assert settings.put_back(server=True) == [f"{NUMA} is 0 again"]
     assert text(root, NUMA) == "0"
+
+
+def gone(settings: Settings, changes: dict[str, object]) -> None:
+    """Change settings as a program does that then is no more: its lock goes with it."""
+    settings.change(changes)
+    assert settings._held is not None
+    os.close(settings._held)
+
+
+@settings_of_hypothesis(max_examples=30)
+@given(cut=st.integers(0, 400), torn=st.binary(max_size=40))
+def test_whatever_a_power_loss_leaves_of_the_journal_the_whole_lines_count(
+    tmp_path_factory: pytest.TempPathFactory, cut: int, torn: bytes
+) -> None:
+    place = tmp_path_factory.mktemp("host")
+    names = [NUMA, "proc/sys/vm/swappiness", HUGE]
+    for name in names:
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text("0\n")
+    journal = place / "journal" / "before.jsonl"
+    gone(Settings(str(place), None, str(journal.parent)), dict.fromkeys(names, "1"))
+    whole = journal.read_bytes()
+    journal.write_bytes(whole[:cut] + torn)
+    kept = [name for name in names if json.dumps(name).encode() + b", " in whole[: whole[:cut].rfind(b"\n") + 1]]
+    Settings(str(place), None, str(journal.parent)).put_back(server=True, abandoned=True)
+    assert [text(place, name) for name in names] == ["0" if name in kept else "1" for name in names]
+
+
+def test_a_line_after_one_that_was_cut_off_is_read(settings: Settings, root: Path, tmp_path: Path) -> None:
+    settings.change({HUGE: "never"})
+    with (tmp_path / "journal" / "before.jsonl").open("a") as stream:
+        stream.write('{"name": "proc/sys/vm/swap')
+    settings.change({NUMA: "1"})
+    assert settings.put_back(server=True) == [f"{NUMA} is 0 again", f"{HUGE} is madvise again"]
+
+
+def test_after_a_power_loss_the_next_command_starts_the_server_and_leaves_the_rest_as_the_machine_has_it(
+    settings: Settings, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    how = {"command": "systemctl start engine", "cwd": "/srv", "port": 30000}
+    settings.note(host_settings.SERVER, how)
+    gone(settings, {NUMA: "1", HUGE: "never"})
+    journal = tmp_path / "journal" / "before.jsonl"
+    journal.write_bytes(journal.read_bytes() + b'{"name": "proc/sys/vm/sw\0\0\0\0')
+    (root / NUMA).write_text("0\n")  # the machine's own again
+    (root / HUGE).write_text("[always] madvise never\n")  # what its administrator meanwhile decided
+    monkeypatch.setattr(host_settings, "_boot", lambda: "another boot")
+    monkeypatch.setattr(host_settings, "start_server", lambda how: f"started: {how['command']}")
+    after = Settings(str(root), None, str(tmp_path / "journal"))
+    assert after.put_back(server=True, abandoned=True) == [
+        f"{HUGE}: the machine was started again since; left as it is",
+        f"{NUMA}: the machine was started again since; left as it is",
+        "started: systemctl start engine",
+    ]
+    assert (text(root, NUMA), text(root, HUGE)) == ("0", "[always] madvise never")
+    assert not (tmp_path / "journal").exists()
 
 
 SERVER = "import socket,sys,time; s=socket.create_server(('127.0.0.1',int(sys.argv[1]))); time.sleep(600)"

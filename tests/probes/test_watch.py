@@ -60,6 +60,22 @@ def test_a_gpu_that_ours_do_not_use_is_not_watched(fake: str, monkeypatch: pytes
     assert "not ours" not in str(answer["disturbances"])
 
 
+def test_clocks_that_heat_holds_down_are_a_disturbance(fake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "AFTER_S", 0.0)
+    monkeypatch.setenv("FAKE_NVML", "hot")
+    assert seen({os.getpid()}, fake, 0.5)["disturbances"] == [
+        f"GPU 0000:00:0{number}.0: clocks held down by hw_thermal_slowdown, sw_thermal_slowdown" for number in (6, 7)
+    ]
+
+
+def test_time_that_the_hypervisor_took_is_a_share_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = iter(["cpu 100 0 50 800 50 0 0 0 0 0\ncpu0 1\n", "cpu 140 0 60 820 50 0 0 30 0 0\ncpu0 1\n"])
+    monkeypatch.setattr(watch, "_throttled_s", lambda _pid: {})
+    monkeypatch.setattr(watch, "read_text", lambda _path: next(pages))
+    answer = seen(set(), None)
+    assert (answer["steal_share"], answer["idle_share"]) == (0.3, 0.2)
+
+
 def test_a_driver_that_hangs_does_not_hold_the_measurement_up(fake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "AFTER_S", 0.0)
     monkeypatch.setattr(gpu, "DEADLINE_S", 0.5)

@@ -143,6 +143,14 @@ class Planners:
         self._say({**self._ask, "case": str(case), "resume": resume})
         self.pid = int(self._line()["pid"])
 
+    def finished(self) -> dict[str, list[str]]:
+        """The launches that each case has finished, as its journal has them."""
+        found: dict[str, list[str]] = {}
+        for journal in sorted(self.folder.glob("case-*/journal.jsonl")):
+            whole = journal.read_text().split("\n")[:-1]  # the last one may be cut off
+            found[journal.parent.name] = [line for line in whole if '"event":"trial"' in line]
+        return found
+
     def await_end(self) -> None:
         """After a kill: the planner ends, and its case is to be resumed."""
         assert self.pid is not None
@@ -242,10 +250,17 @@ def test_whoever_is_killed_whenever_nothing_is_left(planners: Planners, incident
         before, whole = identity(host, incident, quiet), identity(host, incident, list(CHECKED))
         during = identity(host, incident, ["server", "startup", "trees"])
         in_trial = 0
+        finished: dict[str, list[str]] = {}
+        went_on = 0
         for party, number in kills:
             gone = kill(party, number, planners, daemon, rng)
             in_trial += len(gone) > 1
             await_gone(gone, f"processes after {party} {number}")
+            now = planners.finished()
+            for case, launches in finished.items():  # resumed, a case goes on behind what it has
+                assert now[case][: len(launches)] == launches, f"a launch of {case} was lost after {party} {number}"
+                went_on += now[case] != launches
+            finished = now
             if party in GOES_ON:
                 assert identity(host, incident, ["server", "startup", "trees"]) == during
                 continue
@@ -263,6 +278,7 @@ def test_whoever_is_killed_whenever_nothing_is_left(planners: Planners, incident
         assert identity(host, incident, list(CHECKED)) == whole
     assert in_trial > 20  # the others fell between two launches, or while the host was read
     assert not switchable or planners.changed > 5
+    assert went_on > 3
     for journal in planners.folder.glob("case-*/journal.jsonl"):
         numbers = [line.number for line in Journal(journal).trials()]
         assert numbers == list(range(1, len(numbers) + 1))
