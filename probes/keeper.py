@@ -542,9 +542,9 @@ def _start(plan: Dict[str, Any], scratch: str, line: Line) -> subprocess.Popen[b
         missing += [words] if words is not None else []
     argv, cwd = list(plan["argv"]), plan["cwd"]
     for live, moved in world.moved.items():
-        argv = [_moved(word, live, moved) for word in argv]
-        variables = {name: _moved(value, live, moved) for name, value in variables.items()}
-        cwd = _moved(cwd, live, moved)
+        argv = [in_place(word, live, moved) for word in argv]
+        variables = {name: in_place(value, live, moved) for name, value in variables.items()}
+        cwd = in_place(cwd, live, moved)
     argv = _understood(argv, plan.get("flags", {}), world.moved)
     if not os.path.isdir(cwd):
         raise UnlaunchableError(f"its directory {cwd} is not there")
@@ -579,7 +579,7 @@ def _understood(argv: List[str], ask: Dict[str, Any], moved: Dict[str, str]) -> 
     for directory in ask.get("imports", []) if sources else []:
         place = str(directory)
         for live, to in moved.items():
-            place = _moved(place, live, to)
+            place = in_place(place, live, to)
         if not os.path.exists(os.path.join(place, sources[0])):
             continue
         known = flags.known(place, sources)
@@ -616,7 +616,7 @@ def _surroundings(plan: Dict[str, Any], folder: Optional[str]) -> Tuple[Dict[str
     return given, missing
 
 
-def _moved(text: str, live: str, moved: str) -> str:
+def in_place(text: str, live: str, moved: str) -> str:
     """`text` with the path `live` replaced by `moved`, where it stands as a whole path or a leading part of one."""
     parts = text.split(":")
     for place, part in enumerate(parts):

@@ -27,6 +27,7 @@ from probes import (
     tree,
 )
 from probes.reading import Json, attempt, is_unread, read_bytes, read_text, run, unread
+from probes.secrets import Keeper
 from probes.settings import SettingError, Settings
 
 LARGEST_CHECKED_BYTES = 1 << 30
@@ -43,6 +44,7 @@ class Trial(NamedTuple):
         moved: live path -> path in this trial, where the trial has copies.
         settings: of the host.
         written: directory -> path below it -> SHA-256 of what the trial has put there.
+        secrets: replaces those that would be told.
         told: the arguments as the server says that it resolved them, or why it does not.
         imports: directories outside the environment from which the server imports, in order, where trees were copied.
     """
@@ -52,6 +54,7 @@ class Trial(NamedTuple):
     moved: Dict[str, str]
     settings: Settings
     written: Dict[str, Dict[str, str]]
+    secrets: Keeper
     told: Json
     imports: List[str]
 
@@ -62,6 +65,7 @@ def check(
     moved: Dict[str, str],
     settings: Optional[Settings] = None,
     written: Optional[Dict[str, Dict[str, str]]] = None,
+    secrets: Optional[Keeper] = None,
 ) -> List[Json]:
     """Run every check against the server whose launcher is `launcher`.
 
@@ -78,18 +82,21 @@ def check(
         moved: live path -> path in this trial, where the trial has copies.
         settings: of the host.
         written: directory -> path below it -> SHA-256 of what the trial has put there.
+        secrets: replaces secrets as the snapshots have them, in what is compared with them and in all that is told.
 
     Returns:
         Each check with `ok`, and `seen`: what is there, in words.
     """
     began = lifetimes.started(launcher)
+    secrets = secrets or Keeper(b"proof")
     trial = Trial(
         launcher,
         [pid for pid in lifetimes.descendants(launcher) if server.rank_of(pid) is not None],
         moved,
         settings or Settings(),
         written or {},
-        attempt(lambda: _told(launcher)) if any(one["what"] == "argument" for one in checks) else {},
+        secrets,
+        attempt(lambda: _told(launcher, secrets)) if any(one["what"] == "argument" for one in checks) else {},
         _imports(launcher) if moved else [],
     )
     results: List[Json] = []
@@ -101,14 +108,14 @@ def check(
     return results
 
 
-def _told(launcher: int) -> Json:
+def _told(launcher: int, secrets: Keeper) -> Json:
     """The arguments of a server on loopback, as it resolved them."""
     argv = processes.argv(launcher)
     port = server.option(argv, "--port") or ""
     if not port.isdigit():
         return unread("no port")
     at = measure.Server(int(port), key=server.admin_key_of(argv), secure=server.is_secure(argv))
-    return information.arguments(information.ask(at))
+    return server.cleaned(information.arguments(information.ask(at)), secrets)
 
 
 def _imports(launcher: int) -> List[str]:
@@ -136,6 +143,7 @@ def _variable(one: Json, trial: Trial) -> Tuple[bool, str]:
     A rank writes its title over what it was started with; one that cannot be read at all is said, and the launcher
     decides.
     """
+    wanted = None if one["value"] is None else _in_place(one["value"], trial)
     wrong: List[str] = []
     closed: List[str] = []
     for name, pid in _processes(trial):
@@ -148,8 +156,9 @@ def _variable(one: Json, trial: Trial) -> Tuple[bool, str]:
             if is_unread(variables):
                 continue
         present: Optional[str] = variables.get(one["name"])
-        if present != one["value"]:
-            wrong.append(f"{name} has " + ("none" if present is None else repr(present)))
+        shown = None if present is None else trial.secrets.value(one["name"], present)
+        if one["value"] not in {present, shown} and present != wanted:
+            wrong.append(f"{name} has " + ("none" if shown is None else repr(shown)))
     if wrong and len(wrong) == len(trial.ranks) and wrong[0].startswith("rank"):
         return False, f"it is right in the launcher and in no rank, where something replaced it: {'; '.join(wrong)}"
     if wrong:
@@ -198,8 +207,10 @@ def _head(tree: str, outside: str) -> str:
 
 def _word(one: Json, trial: Trial) -> Tuple[bool, str]:
     words = read_text(f"/proc/{trial.launcher}/cmdline", 1 << 20).split("\0")
-    there = [value for value in one["values"] if value in words or any(word.startswith(value + "=") for word in words)]
-    return bool(there), "on the command line" if there else f"the command line is {json.dumps(words)[:300]}"
+    shown = trial.secrets.argv(words)
+    wanted = {*one["values"], *(_in_place(value, trial) for value in one["values"])}
+    there = any(word in wanted or word.startswith(tuple(f"{value}=" for value in wanted)) for word in (*words, *shown))
+    return there, "on the command line" if there else f"the command line is {json.dumps(shown)[:300]}"
 
 
 def _no_word(one: Json, trial: Trial) -> Tuple[bool, str]:
@@ -267,7 +278,7 @@ def _argument(one: Json, trial: Trial) -> Tuple[bool, str]:
     if name is None:
         return True, "not among the arguments that the server tells of"
     there = trial.told[name]
-    if there in one["values"] or _means([_placed(word, trial.moved) for word in one["words"]], there):
+    if there in one["values"] or _means([_in_place(word, trial) for word in one["words"]], there):
         return True, f"resolved as {json.dumps(there)[:100]}"
     return False, f"it is on the command line, and the engine made {name} {json.dumps(there)[:100]} of it"
 
@@ -394,6 +405,13 @@ def _setting(one: Json, trial: Trial) -> Tuple[bool, str]:
         return False, str(error)
     wrong = [f"{name} is {value}" for name, value in there.items() if str(value) != str(one["value"])]
     return not wrong, "; ".join(wrong) or f"is {one['value']}"
+
+
+def _in_place(text: str, trial: Trial) -> str:
+    """A value of the launch, as it is where paths were moved."""
+    for live, place in trial.moved.items():
+        text = keeper.in_place(text, live, place)
+    return text
 
 
 def _placed(path: str, moved: Dict[str, str]) -> str:

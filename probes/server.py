@@ -446,7 +446,12 @@ def _arguments(server: Found, keeper: Keeper) -> Json:
     resolved = information.arguments(told)
     if option(server.launcher.argv, "--random-seed") is not None and "random_seed" in told:
         resolved["random_seed"] = told["random_seed"]
-    return {name: _cleaned(name, value, keeper) for name, value in sorted(resolved.items()) if value is not None}
+    return cleaned(resolved, keeper)
+
+
+def cleaned(arguments: Dict[str, Json], keeper: Keeper) -> Dict[str, Json]:
+    """Those arguments that have a value, secrets replaced."""
+    return {name: _cleaned(name, value, keeper) for name, value in sorted(arguments.items()) if value is not None}
 
 
 def _cleaned(name: str, value: Json, keeper: Keeper) -> Json:

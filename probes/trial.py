@@ -79,6 +79,7 @@ class Trials:
         self._cancelled = threading.Event()
         self._objects = objects.Objects(os.path.join(keeper.temporary_folder(), f"{_scratch_name()}-objects"))
         self._secrets: Dict[str, str] = {}
+        self._keeper = Secrets(b"trial")
         self._lock: Optional[socket.socket] = None
         self._live_pid: Optional[int] = None
         self._count = 0
@@ -119,7 +120,7 @@ class Trials:
             except care.BusyError as error:
                 raise TrialError("busy", str(error)) from None
         self._live_pid = ask.get("pid")
-        secrets = Secrets(bytes.fromhex(ask.get("secret_key") or "00"))
+        secrets = self._keeper = Secrets(bytes.fromhex(ask.get("secret_key") or "00"))
         for source in (ask.get("pid"), os.getpid()):
             for row in _environ(source):
                 _name, mark, value = row.partition("=")
@@ -360,7 +361,7 @@ class Trials:
             for root, change in plan.get("directories", {}).items()
         }
         while True:
-            proved = proof.check(plan.get("prove", []), pid, started["moved"], self._settings, written)
+            proved = proof.check(plan.get("prove", []), pid, started["moved"], self._settings, written, self._keeper)
             if all(check["ok"] for check in proved) or lifetimes.is_zombie(pid) or time.monotonic() > until:
                 return proved
             time.sleep(0.02)

@@ -21,6 +21,7 @@ from fingerprint.factors import LaunchPlan
 from fingerprint.factors.flags import Flag
 from fingerprint.host import HostProgram
 from probes import processes, proof
+from probes.secrets import Keeper
 
 OVERRIDES = """
 import os, sys
@@ -41,6 +42,7 @@ def test_a_variable_that_something_overrides_is_found_where_it_acts(prepared: Ho
         plan.check(f"variable:{name}", "variable", name=name, value="wanted")
     BRIEF.adopt(plan)
     seen = {check["factor"]: check["seen"] for check in unproven(attempt(prepared, plan))}
+    assert "package:tiny-kernels" not in seen, seen
     assert seen.keys() == {"variable:BY_STARTUP", "variable:BY_WRAPPER", "variable:IN_LAUNCHER"}
     assert seen["variable:BY_STARTUP"].startswith("the launcher has 'another'; rank 0 has 'another'")
     assert seen["variable:BY_WRAPPER"].startswith("the launcher has 'another'; rank 0 has 'another'")
@@ -211,3 +213,40 @@ def test_a_package_is_proven_file_by_file_where_its_files_were_sent(installed: P
     )  # fmt: skip
     seen = package_check(installed, own, written={path: "0" * 64})
     assert (seen["ok"], seen["seen"]) == (False, f"{path} is not the file that was sent")
+
+
+def test_secrets_are_proven_by_what_stands_for_them_and_never_told() -> None:
+    secret = "hf_0123456789abcdefghij"
+    keeper = Keeper(b"the operator's")
+    variable = {"factor": "variable:HF_TOKEN", "what": "variable", "name": "HF_TOKEN"}
+    flag = {"factor": "flag:--api-key", "what": "word"}
+    checks = [
+        {**variable, "value": keeper.token(secret)}, {**variable, "value": None},
+        {**flag, "values": [keeper.token("s3cret-0123")]}, {**flag, "values": ["another"]},
+    ]  # fmt: skip
+    words = [sys.executable, "-c", "print('ready', flush=True); input()", "--api-key", "s3cret-0123"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={"HF_TOKEN": secret}) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"ready\n"
+        found = proof.check(checks, server.pid, {}, secrets=keeper)
+        server.communicate(b"\n")
+    assert [one["ok"] for one in found] == [True, False, True, False]
+    assert f"the launcher has '{keeper.token(secret)}'" in found[1]["seen"]
+    assert secret not in str(found)
+    assert "s3cret" not in str(found)
+
+
+def test_values_that_name_a_moved_tree_are_proven_where_it_is_now() -> None:
+    moved = {"/live/tree": "/scratch/tree"}
+    checks = [
+        {"factor": "variable:PYTHONPATH", "what": "variable", "name": "PYTHONPATH", "value": "/live/tree/python:/site"},
+        {"factor": "flag:--model-path", "what": "word", "values": ["/live/tree/model"]},
+    ]
+    words = [sys.executable, "-c", "print('ready', flush=True); input()", "--model-path", "/scratch/tree/model"]
+    variables = {"PYTHONPATH": "/scratch/tree/python:/site"}
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"ready\n"
+        assert [one["ok"] for one in proof.check(checks, server.pid, moved)] == [True, True]
+        assert [one["ok"] for one in proof.check(checks, server.pid, {})] == [False, False]
+        server.communicate(b"\n")
