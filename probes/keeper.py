@@ -42,13 +42,14 @@ GIT_DEADLINE_S = 120.0
 LARGEST_KEPT_BYTES = 64 << 20
 
 CACHE_VARIABLES = {
-    "TRITON_CACHE_DIR": "/.triton/cache",
-    "CUDA_CACHE_PATH": "/.nv/ComputeCache",
-    "DG_JIT_CACHE_DIR": "/.deep_gemm",
-    "TILELANG_CACHE_DIR": "/.tilelang/cache",
-    "SGLANG_CACHE_DIR": "/.cache/sglang",
+    "TRITON_CACHE_DIR": ("/.triton/cache", ""),
+    "CUDA_CACHE_PATH": ("/.nv/ComputeCache", ""),
+    "DG_JIT_CACHE_DIR": ("/.deep_gemm", ""),
+    "TILELANG_CACHE_DIR": ("/.tilelang/cache", ""),
+    "SGLANG_CACHE_DIR": ("/.cache/sglang", ""),
+    "FLASHINFER_WORKSPACE_BASE": ("/.cache/flashinfer", "/.cache/flashinfer"),
 }
-"""Variables that say where a cache is -> how the path ends where they are not set."""
+"""Variables that say where a cache is -> how the path ends where they are not set, and what they leave out of it."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -292,31 +293,46 @@ class World:
 
         What a launch adds to its copy stays in `shared` for the next one, so that nothing is compiled twice.
         """
-        if not os.path.isdir(path):
-            return None
-        if self._private and cold:
+        own = os.path.join(shared, path.strip("/").replace("/", "-"))
+        there = os.path.isdir(path)
+        if self._private and there and cold:
             _mount("tmpfs", path, f"mode={stat.S_IMODE(os.stat(path).st_mode):o}")
-        elif self._private:
-            layers = os.path.join(shared, path.strip("/").replace("/", "-"))
+        elif self._private and there:
             for part in ("upper", "work"):
-                os.makedirs(os.path.join(layers, part), exist_ok=True)
+                os.makedirs(os.path.join(own, part), exist_ok=True)
             try:
-                _overlay(path, path, layers)
+                _overlay(path, path, own)
             except OSError:  # the temporary folder is itself an overlay
                 try:
                     self._cover(path, "cache")
                 except OSError as error:  # or the cache is, and as many deep as the kernel allows
                     return f"no private layer can be laid over {path}: {error.strerror}"
         else:
-            named = [name for name, value in variables.items() if os.path.normpath(value) == path]
-            known = [name for name, ending in CACHE_VARIABLES.items() if path.endswith(ending)]
-            if not named + known:
-                return f"this host allows no mount namespace, and no variable is known that moves {path}"
-            copy = self._layer("cache")
-            if not cold:
-                shutil.copytree(path, copy, symlinks=True, dirs_exist_ok=True)
-            variables[(named + known)[0]] = copy
-            self.moved[path] = copy
+            named = [(name, "") for name, value in variables.items() if os.path.normpath(value) == path]
+            known = [
+                (name, left_out)
+                for name, (ending, left_out) in CACHE_VARIABLES.items()
+                if path.endswith(ending) and name not in variables
+            ]
+            based = [
+                (name, left_out)
+                for name, (_, left_out) in CACHE_VARIABLES.items()
+                if left_out and os.path.normpath(variables.get(name, "") + left_out) == path
+            ]
+            if not named + known + based:
+                # What is not there yet is in nobody's way.
+                return (
+                    f"this host allows no mount namespace, and no variable is known that moves {path}"
+                    if there
+                    else None
+                )
+            name, left_out = (named + based + known)[0]
+            copy = self._layer("cache") if there or cold else own
+            os.makedirs(copy + left_out, exist_ok=True)
+            if there and not cold:
+                shutil.copytree(path, copy + left_out, symlinks=True, dirs_exist_ok=True)
+            variables[name] = copy
+            self.moved[path] = copy + left_out
         return None
 
     def tree(self, root: str, change: Dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Files that trials put in place, on the host: sent once, in pieces, each under its SHA-256, and gone with the program.
 
-The folder is named after the process that owns it, as scratch directories are, so that the next program removes it if
-this one was killed.
+The folder is named after the process that owns it and held by it, as scratch directories are, so that the next program
+removes it if this one was killed, and only then.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import base64
 import hashlib
 import os
 import shutil
-from typing import Any, Dict
+from typing import Any, Dict, Optional
+
+from probes import keeper
 
 SPARE_BYTES = 1 << 30
 """Left free on the disk."""
@@ -27,6 +29,7 @@ class Objects:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
+        self._held: Optional[int] = None
         self._bytes = 0
         self._digest = hashlib.sha256()
 
@@ -44,6 +47,8 @@ class Objects:
         if len(sha256) != 64 or not sha256.isalnum():
             raise NoRoomError(f"{sha256[:80]!r} is no SHA-256")
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        if self._held is None:
+            self._held = keeper.hold(self.folder)
         partial = os.path.join(self.folder, ".partial")
         if offset == 0:
             self._digest = hashlib.sha256()
@@ -65,4 +70,7 @@ class Objects:
 
     def close(self) -> None:
         """Remove all of it."""
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
         shutil.rmtree(self.folder, ignore_errors=True)

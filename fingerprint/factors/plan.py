@@ -88,7 +88,7 @@ class LaunchPlan:
     switched: set[str] = field(default_factory=set)
     """Those surroundings that are factors: without them there is no launch."""
     caches: dict[str, bool] = field(default_factory=dict)
-    """Directories that a launch sees as a private copy; true: as an empty one."""
+    """Directories, there or not yet, that a launch sees as a private copy; true: as an empty one."""
     settings: Json = field(default_factory=dict)
     """Settings of the host that are really changed for the launch (`probes.settings`)."""
     checks: list[Json] = field(default_factory=list)
@@ -165,6 +165,6 @@ def plan_of(live: Snapshot) -> LaunchPlan:
         else None,
         surroundings=surroundings_of(live),
         caches=dict.fromkeys(
-            outermost(one.path for one in live.caches.caches.values() if one.exists is True and one.files), False
+            outermost(one.path for one in live.caches.caches.values() if isinstance(one.exists, bool)), False
         ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +12,15 @@ from fingerprint.factors.plan import LaunchPlan
 from fingerprint.factors.tree import in_place_of, moved_roots
 from fingerprint.launch import launch_variables
 from snapshots import Snapshot
+
+CACHES = frozenset(
+    {
+        "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH", "FLASHINFER_CUBIN_DIR", "DG_JIT_CACHE_DIR",
+        "SGLANG_DG_CACHE_DIR", "TILELANG_CACHE_DIR", "SGLANG_CACHE_DIR", "SGLANG_JIT_CACHE_DIR",
+        "SGLANG_CUTE_AOT_CACHE_DIR",
+    }
+)  # fmt: skip
+"""Variables that say where a cache of compiled kernels lies."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +38,10 @@ class Variable(Factor):
             plan.variables.pop(self.name, None)
         else:
             plan.variables[self.name] = value
+            if self.name in CACHES and value.startswith("/"):
+                plan.caches.setdefault(
+                    posixpath.normpath(value), False
+                )  # the other side's is nobody's to write to, too
         plan.check(self.id, "variable", name=self.name, value=value)
 
     def revert(self) -> str:

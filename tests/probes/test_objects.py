@@ -15,7 +15,7 @@ from fingerprint.capture import Store
 from fingerprint.factors import Evidence
 from fingerprint.host import HostProgram
 from fingerprint.targets.local import LocalTarget
-from probes import objects
+from probes import keeper, objects
 
 
 def pieces(data: bytes, length: int) -> list[dict[str, object]]:
@@ -70,6 +70,7 @@ def test_objects_vanish_with_the_program() -> None:
         assert host.call("keep", {"pieces": [piece], "digests": digests}) == {"missing": ["0" * 64]}
         (held,) = Path("/tmp").glob(f"fingerprint-trial-{host.greeting['pid']}-*-objects")
         assert (held / str(piece["sha256"])).read_bytes() == b"kept for trials"
+        assert keeper._is_held(str(held))  # a program that does not see the owner's process lets it be
     assert not held.exists()
 
 

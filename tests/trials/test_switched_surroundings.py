@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from trials_host import processes_of, scratch_directories
 
 from fingerprint.errors import HostProgramError
 from fingerprint.factors import Evidence, Fixed, LaunchPlan, find, plan_of
+from fingerprint.factors.variables import Variable
 from fingerprint.host import HostProgram
 from snapshots import Cache, Caches, CgroupLevel, Snapshot
 
@@ -100,14 +102,16 @@ def test_processors_niceness_class_memory_and_limits_are_switched_both_ways(
 
 @needs_root
 def test_a_quota_of_processor_time_is_switched_both_ways(prepared: HostProgram, incident: Incident) -> None:
-    old = before(incident.new, **limited(incident.new, {}, "150000 100000"))
+    old = before(incident.new, **limited(incident.new, {}, "40000 100000"))
     assert [factor.id for factor in find(old, incident.new, Evidence()).factors] == ["process:cpu-quota"]
     quotas = set()
+    longer = {**BRIEF.measurement(), "max_new_tokens": 64}
     for new in (False, True):
-        _answer, seen = launched(prepared, plan(incident, old, new=new), cgroup)
+        answer, seen = launched(prepared, plan(incident, old, new=new), cgroup, measure=longer)
         assert len(set(seen)) == 1
         assert "fingerprint-trial-" in seen[0]
         quotas.add(seen[0])
+        assert new or answer["watch"]["throttled_s"] > 0  # two ranks want more than that
     assert len(quotas) == 2
     assert not [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if "fingerprint" in line]
     assert not list(Path("/sys/fs/cgroup").glob("**/fingerprint-trial-*"))
@@ -165,6 +169,54 @@ def test_caches_are_a_private_copy_or_cold_and_the_live_one_stays(
         _answer, seen = launched(prepared, plan(changed, old, new=new), look, isolation=isolation)
         assert set(seen) == {expected}
     assert sorted(path.name for path in live.rglob("*")) == ["compiled.cubin", "kernel"]
+
+
+COMPILES = """
+import os, sys, time
+home = os.environ["HOME"]
+places = [
+    os.environ.get("TRITON_CACHE_DIR") or f"{home}/.triton/cache",
+    os.environ.get("FLASHINFER_WORKSPACE_BASE", home) + "/.cache/flashinfer",
+    os.environ.get("SGLANG_CACHE_DIR") or f"{home}/.cache/sglang",
+]
+held = []
+for place in places:
+    os.makedirs(place, exist_ok=True)
+    held.append(len(os.listdir(place)))
+    open(f"{place}/compiled-{os.getpid()}", "w").close()
+print(1 + sum(held), "ms", flush=True)
+while not os.path.exists(sys.argv[1]): time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("isolation", ["overlay", "copies"])
+def test_what_launches_compile_is_kept_for_the_next_and_never_in_the_live_caches(
+    host: HostProgram, tmp_path: Path, isolation: str
+) -> None:
+    home, proven = tmp_path / "home", tmp_path / "proven"
+    (home / ".triton" / "cache").mkdir(parents=True)  # one that is there and empty; the others are not there yet
+    (home / "elsewhere").mkdir()
+    (home / "elsewhere" / "compiled").touch()
+    host.call("prepare", {"pid": None})
+    before = sorted(home.rglob("*"))
+    places = [f"{home}/.triton/cache", f"{home}/.cache/flashinfer", f"{home}/.cache/sglang"]
+    values: list[float] = []
+    for value in (None, None, f"{home}/elsewhere"):
+        made = LaunchPlan([sys.executable, "-c", COMPILES, str(proven)], "/", {"HOME": str(home)}, None)
+        made.caches = dict.fromkeys(places, False)
+        Variable("variable:SGLANG_CACHE_DIR", "", "", "SGLANG_CACHE_DIR", value, None).apply(made, new=False)
+        made.checks *= value is not None
+        run = {"pattern": r"^(\d+) ms$", "ms": 1.0, "rate": False, "skip": 0, "timeout_s": 60.0}
+        answer = host.call(
+            "try", {**made.to_json(), "run": run, "stop_s": 1.0, "isolation": isolation},
+            lambda _event, value: proven.touch() if value["stage"] == "measuring" else None,
+        )  # fmt: skip
+        assert [check for check in answer["proof"] if not check["ok"]] == []
+        values += [sample["time_ms"] for sample in answer["figures"]["samples"]]
+        proven.unlink()
+    # In copies each launch has its own of what is there.
+    assert values == ([1, 4, 6] if isolation == "overlay" else [1, 3, 4])
+    assert sorted(home.rglob("*")) == before
 
 
 def test_a_surrounding_that_is_not_in_effect_is_found_by_the_proof(prepared: HostProgram, incident: Incident) -> None:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 
 def scratch_directories() -> set[str]:
-    """Scratch directories of trials; a program that lives still has the files that it was sent."""
+    """Scratch directories of trials; a program that lives still has the files that it was sent, and caches."""
     return {str(path) for path in Path("/tmp").glob("fingerprint-trial-*") if not _is_of_a_living_program(path)}
 
 
 def _is_of_a_living_program(path: Path) -> bool:
     pid = path.name.split("-")[2]
-    return path.name.endswith("-objects") and Path(f"/proc/{pid}").exists()
+    return path.name.endswith(("-objects", "-caches")) and Path(f"/proc/{pid}").exists()
 
 
 def changed(before: dict[str, tuple[object, ...]], after: dict[str, tuple[object, ...]]) -> list[str]:
