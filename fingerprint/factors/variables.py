@@ -38,10 +38,8 @@ class Variable(Factor):
             plan.variables.pop(self.name, None)
         else:
             plan.variables[self.name] = value
-            if self.name in CACHES and value.startswith("/"):
-                plan.caches.setdefault(
-                    posixpath.normpath(value), False
-                )  # the other side's is nobody's to write to, too
+            if self.name in CACHES and value.startswith("/"):  # no launch writes to the other side's either
+                plan.caches.setdefault(posixpath.normpath(value), False)
         plan.check(self.id, "variable", name=self.name, value=value)
 
     def revert(self) -> str:
