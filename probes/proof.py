@@ -308,7 +308,7 @@ def _package(one: Json, trial: Trial) -> Tuple[bool, str]:
     if not right:
         return False, f"{version}, RECORD {str(record)[:12]}"
     files = [path[len(location) + 1 :] for path in keeper.installed_files(location, one["name"])]
-    mapped, elsewhere = _mapped(_placed(one["location"], trial.moved), files, trial)
+    mapped, elsewhere = _mapped(one["location"], files, trial)
     if elsewhere:
         return False, elsewhere
     sent = {path: sha256 for path, sha256 in trial.written.get(one["location"], {}).items() if path in files}
@@ -330,8 +330,9 @@ def _package(one: Json, trial: Trial) -> Tuple[bool, str]:
     return True, ", ".join(words)
 
 
-def _mapped(location: str, files: List[str], trial: Trial) -> Tuple[Set[str], str]:
+def _mapped(live: str, files: List[str], trial: Trial) -> Tuple[Set[str], str]:
     """Files of a package that a process has mapped, and the library that one has from elsewhere in place of its own."""
+    location = _placed(live, trial.moved)
     libraries = {os.path.basename(path) for path in files if ".so" in os.path.basename(path)}
     known, mapped = set(files), set()
     for name, pid in _processes(trial) if libraries else []:
@@ -347,7 +348,8 @@ def _mapped(location: str, files: List[str], trial: Trial) -> Tuple[Set[str], st
         loaded = {os.path.basename(path) for path in known & own.keys()}
         for entry in entries:
             library = os.path.basename(entry.path)
-            if library in libraries - loaded and "-packages/" not in entry.path and entry.path not in own:
+            of_live = location != live and entry.path.startswith(f"{live}/")  # by a path that was built in
+            if library in libraries - loaded and (of_live or "-packages/" not in entry.path):
                 return mapped, f"{name} has {library} of {os.path.dirname(entry.path)} mapped, not the package's own"
     return mapped, ""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -179,15 +178,3 @@ def sleeper() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     yield start
     for process in started:
         end(process)
-
-
-@pytest.fixture(scope="session")
-def fake(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A fake of NVML, compiled here: a shared library."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no C compiler on this machine: install gcc")
-    library = tmp_path_factory.mktemp("nvml") / "libfake-nvidia-ml.so"
-    source = Path(__file__).with_name("fake_nvml.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", library, source], check=True)
-    return str(library)

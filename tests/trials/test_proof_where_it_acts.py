@@ -177,7 +177,9 @@ def installed(environment: Path) -> Path:
     return environment
 
 
-def package_check(site: Path, *mapped: Path, written: dict[str, str] | None = None) -> dict[str, Any]:
+def package_check(
+    site: Path, *mapped: Path, written: dict[str, str] | None = None, moved: dict[str, str] | None = None
+) -> dict[str, Any]:
     """What the proof says of the package for a process that has mapped these libraries."""
     check = {"factor": "package:fast", "what": "package", "name": "fast", "location": str(site), "version": "2.0",
              "record": None}  # fmt: skip
@@ -185,7 +187,7 @@ def package_check(site: Path, *mapped: Path, written: dict[str, str] | None = No
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         assert server.stdout.readline() == b"ready\n"
-        (one,) = proof.check([check], server.pid, {}, written={str(site): written or {}})
+        (one,) = proof.check([check], server.pid, moved or {}, written={str(site): written or {}})
         server.communicate(b"\n")
     return dict(one)
 
@@ -201,6 +203,17 @@ def test_the_library_that_is_mapped_is_the_package_s_own(installed: Path, tmp_pa
     seen = package_check(installed, elsewhere)
     assert not seen["ok"]
     assert seen["seen"] == f"the launcher has {LIBRARY} of {elsewhere.parent} mapped, not the package's own"
+
+
+def test_a_library_of_the_live_environment_is_not_that_of_its_copy(installed: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(tmp_path / "venv", copy, symlinks=True)
+    moved = {str(tmp_path / "venv"): str(copy)}
+    own = Path("fast") / "lib" / LIBRARY
+    assert package_check(installed, copy / installed.relative_to(tmp_path / "venv") / own, moved=moved)["ok"]
+    seen = package_check(installed, installed / own, moved=moved)
+    assert not seen["ok"]
+    assert seen["seen"].endswith(f"has {LIBRARY} of {(installed / own).parent} mapped, not the package's own")
 
 
 def test_a_package_is_proven_file_by_file_where_its_files_were_sent(installed: Path) -> None:
