@@ -1,4 +1,4 @@
-"""What is odd about a real measurement: strangers on a GPU, heat, and a server that does other work than the first."""
+"""What is odd about a real measurement: strangers on a GPU, and a server that does other work than the first."""
 
 from __future__ import annotations
 
@@ -69,25 +69,23 @@ def searched(host: object, incident: Incident, folder: Path, factors: list[Facto
     return journal.trials()
 
 
-@pytest.mark.parametrize(("mode", "words"), [("foreign", "is not ours"), ("hot", "clocks held down by")])
 def test_a_real_measurement_that_is_disturbed_is_repeated_and_then_marked(
-    incident: Incident, fake: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: str, words: str
+    incident: Incident, fake: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("FAKE_NVML", mode)
+    monkeypatch.setenv("FAKE_NVML", "foreign")
     plan = incident.live_plan()
     BRIEF.adopt(plan)
-    ask = BRIEF.trial(plan)
-    ask["measure"] = {**ask["measure"], "requests": 6, "max_new_tokens": 48}
-    done = subprocess.run([sys.executable, "-c", TRIAL, fake], input=json.dumps(ask), capture_output=True, text=True)
+    ask = json.dumps(BRIEF.trial(plan))
+    done = subprocess.run([sys.executable, "-c", TRIAL, fake], input=ask, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["figures"]["verify_ms"] > 0
-    assert any(words in one for one in answer["watch"]["disturbances"])
+    assert any("is not ours" in one for one in answer["watch"]["disturbances"])
     host = Answers(answer)
     (line,) = searched(host, incident, tmp_path, [STEPS], 1)
     assert len(host.asked) == 2
     assert (line.status, line.marks[-1]) == ("measured", "disturbed twice")
-    assert any(words in mark for mark in line.marks)
+    assert any("is not ours" in mark for mark in line.marks)
 
 
 def test_a_real_launch_that_does_other_work_than_the_first_is_marked(
