@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -31,12 +32,13 @@ TRIAL = """
 import json, os, sys
 from fingerprint.host import payload
 from probes import watch
+from probes.settings import Settings
 from probes.trial import Trials
 
 watch.AFTER_S = 0.0
 memory = os.memfd_create("fingerprint")
 os.write(memory, payload())
-trials = Trials(memory, nvml=sys.argv[1])
+trials = Trials(memory, Settings(libraries=[sys.argv[1]], folder=sys.argv[2]), nvml=sys.argv[1])
 print(json.dumps(trials.run(json.load(sys.stdin), lambda event, value: None)))
 trials.close()
 """
@@ -69,23 +71,45 @@ def searched(host: object, incident: Incident, folder: Path, factors: list[Facto
     return journal.trials()
 
 
-def test_a_real_measurement_that_is_disturbed_is_repeated_and_then_marked(
-    incident: Incident, fake: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("FAKE_NVML", "foreign")
+CLOCKS = "gpu/0000:00:06.0/clocks"
+
+
+@pytest.fixture(scope="module")
+def answer(incident: Incident, fake: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A real launch with its clocks locked, on two GPUs that a stranger uses, too."""
+    driver = tmp_path_factory.mktemp("driver")
     plan = incident.live_plan()
+    plan.settings[CLOCKS] = "1200-1200"
+    plan.check("gpu:clocks", "setting", name=CLOCKS, value="1200-1200")
+    plan.check("gpu:clocks too", "setting", name=CLOCKS, value="345-1980")
     BRIEF.adopt(plan)
+    words = [sys.executable, "-c", TRIAL, fake, str(driver / "journal")]
+    variables = {**os.environ, "FAKE_NVML": "foreign", "FAKE_NVML_STATE": str(driver)}
     ask = json.dumps(BRIEF.trial(plan))
-    done = subprocess.run([sys.executable, "-c", TRIAL, fake], input=ask, capture_output=True, text=True)
+    done = subprocess.run(words, input=ask, capture_output=True, text=True, env=variables)
     assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
+    assert not (driver / "journal").exists()
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def test_a_real_measurement_that_is_disturbed_is_repeated_and_then_marked(
+    answer: dict[str, Any], incident: Incident, tmp_path: Path
+) -> None:
     assert answer["figures"]["verify_ms"] > 0
     assert any("is not ours" in one for one in answer["watch"]["disturbances"])
-    host = Answers(answer)
+    host = Answers({**answer, "proof": []})
     (line,) = searched(host, incident, tmp_path, [STEPS], 1)
     assert len(host.asked) == 2
     assert (line.status, line.marks[-1]) == ("measured", "disturbed twice")
     assert any("is not ours" in mark for mark in line.marks)
+
+
+def test_locked_clocks_are_read_again_while_the_server_runs_and_put_back(answer: dict[str, Any]) -> None:
+    locked, unlocked = answer["proof"]
+    assert (locked["ok"], locked["seen"]) == (True, "is 1200-1200")
+    assert (unlocked["ok"], unlocked["seen"]) == (False, f"{CLOCKS} is 1200-1200")
+    assert answer["restored"] == [f"{CLOCKS} is 345-1980 again"]
 
 
 def test_a_real_launch_that_does_other_work_than_the_first_is_marked(
