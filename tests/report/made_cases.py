@@ -238,6 +238,7 @@ def incident(
     variables: dict[str, str] | None = None,
     scatter: float = 0.01,
     fails: Callable[[frozenset[str]], str | None] = lambda _new: None,
+    facts: Callable[[frozenset[str]], dict[str, Any]] = lambda _new: {},
     launches: int | None = None,
     old: Snapshot | None = None,
     new: Snapshot | None = None,
@@ -250,7 +251,7 @@ def incident(
         patches={"python/engine.py": "--- a\n+++ b\n+slow()\n", "python/io.py": "--- a\n+++ b\n-x\n+y\n"},
         measured=then[1] if then else None,
     )
-    host = SimulatedHost(after, slower, np.random.default_rng(seed), scatter=scatter, fails=fails)
+    host = SimulatedHost(after, slower, np.random.default_rng(seed), scatter=scatter, fails=fails, facts=facts)
     return run(folder, before, host, seed=seed, launches=launches)
 
 

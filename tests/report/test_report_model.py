@@ -17,6 +17,7 @@ from fingerprint.diff import compare
 from fingerprint.errors import CaseError
 from fingerprint.report import write_report
 from fingerprint.report.build import build, of_case
+from fingerprint.report.html import render_html
 from fingerprint.report.model import Report
 from fingerprint.report.replay import replay
 from fingerprint.report.terminal import render
@@ -39,6 +40,22 @@ def test_a_culprit_has_its_number_its_interval_and_the_line_that_reverts_it(repo
     assert re.fullmatch(pattern, report.answer)
     assert report.actions == ("unset NCCL_PROTO",)
     assert report.confidence.startswith("Almost certain")
+
+
+def test_what_the_engine_decided_otherwise_with_a_culprit_is_said_with_its_launches(tmp_path: Path) -> None:
+    def facts(new: frozenset[str]) -> dict[str, Any]:
+        said = {"custom all-reduce": "<b>off</b>\x1b[31m" if A in new else "on", "nccl": "2.28.9"}
+        return {**said, "moe config": "untuned"} if A in new else said
+
+    case, outcome = incident(tmp_path / "case", one(A), facts=facts, seed=3)
+    report = of_case(case)
+    assert [one.name for one in outcome.decisions] == ["custom all-reduce", "moe config"]
+    said = "custom all-reduce: on → <b>off</b>\\x1b[31m"
+    assert any(line.startswith("With NCCL_PROTO=Simple the engine decided otherwise") for line in report.more)
+    [step] = [one for one in report.steps if "the engine itself" in one.question]
+    assert step.finding == f"{said}; moe config: nothing said → untuned."
+    assert step.launches == tuple(launch.number for launch in report.launches)
+    assert "<b>off" not in (render_html(report))
 
 
 def test_a_phantom_says_then_and_now_and_what_nobody_saw(reports: dict[str, Report]) -> None:
