@@ -103,3 +103,10 @@ def test_a_server_that_was_named_and_is_not_there_is_said_and_the_rest_is_kept(t
     (sentence,) = done.stderr.splitlines()
     assert f"there is no process {gone.pid}" in sentence
     assert load(tmp_path / "x.json").host.status in {"ok", "partial"}
+
+
+def test_a_command_that_there_is_none_of_is_told_the_nearest() -> None:
+    done = run("dif")
+    assert done.returncode == 2
+    assert "No such command 'dif'" in done.stderr
+    assert "'diff'" in done.stderr
