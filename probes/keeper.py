@@ -525,6 +525,7 @@ def main() -> None:
         orphaned = str(os.getppid()) != os.path.basename(scratch)[len(SCRATCH_PREFIX) :].partition("-")[0]
         remove_tree(plan["objects"] if orphaned else links_of(plan["objects"], scratch))
         if orphaned:
+            remove_tree(plan["shared"])
             from probes.settings import Settings
 
             Settings().put_back(server=True, abandoned=True)
