@@ -6,7 +6,9 @@ question maximises
 
     information / (what a launch can tell at most)  +  probability that it is a confirmation still missing
 
-and endpoints, search and confirmations are one pool of launches that all inform each other. The search is a pure
+and endpoints, search and confirmations are one pool of launches that all inform each other. Once a claim is confirmed
+and more probable than all else, only one thing is still to be known, and a question is worth what it tells about that:
+does the claim hold or not? Which of its rivals would be right instead no longer matters. The search is a pure
 function of what it was told: the same factors, seed and launches give the same next question, in any process.
 
     search = Search(["variable:NCCL_PROTO", "package:torch"], seed=1)
@@ -53,7 +55,8 @@ _GAP_LIMIT: Final = 16
 _GAP_EVIDENCE: Final = math.log(20.0)
 _NONE_CERTAIN: Final = 0.87
 _INNOCENT: Final = 0.02
-_HELPER: Final = 0.09
+_LEFT_OUT: Final = 0.12
+_PROBABLE: Final = 0.5
 _FASTER_CERTAIN: Final = 0.99
 _SEARCH_AT: Final = 0.6
 _TRUST_PRIOR: Final = 0.7
@@ -63,7 +66,10 @@ _MORE_PATIENCE: Final = 8
 _VOID_LIMIT: Final = 3
 _STRUCTURES: Final[tuple[Structure, ...]] = tuple(dict.fromkeys(shape.structure for shape in SHAPES))
 _STRUCTURE_OF: Final = np.array([_STRUCTURES.index(shape.structure) for shape in SHAPES])
-_MASKED: Final = np.array([shape.structure == "masked" for shape in SHAPES])
+# The share of the gap that each of two factors has, up or down; where they act together, each has all of it.
+_APART: Final = np.array([shape.structure in {"adds", "masked"} for shape in SHAPES])
+_FIRST: Final = np.where(_APART, [min(abs(shape.first), 1.0) for shape in SHAPES], 1.0)
+_SECOND: Final = np.where(_APART, [min(abs(shape.second), 1.0) for shape in SHAPES], 1.0)
 _MAIN_AND_HELPER: Final = np.array([shape.structure == "adds" and shape.first > 0.5 for shape in SHAPES])
 
 
@@ -384,16 +390,19 @@ class Search:
         post = self._model.posterior(state.data)
         state.posterior = post
         state.claims = _claims(post, len(self.bundles))
+        best = state.claims[0] if state.claims else None
+        if best and best.p >= _PROBABLE and not self._missing(state, best):
+            state.doubted = ~self._same(post, best)
         enough = at_old >= 2 and at_new >= 2
         if enough and post.none + post.faster >= _NONE_CERTAIN:
             return state.finish(self._no_gap(state))
-        best = state.claims[0] if state.claims else None
         if best and post.log_gap >= _GAP_EVIDENCE:
             settled = self._settled(state)
             if settled is not None:
                 low, _, high = self._shares(state, settled)[0]
                 if settled.structure == "adds" and high - low > 0.2 and len(self._told) < state.limit:
                     state.sharpen = True
+                    state.doubted = None
                     return state
                 kinds: dict[str, Kind] = {"single": "attributed", "and": "interaction"}
                 return state.finish(kinds.get(settled.structure, "several"), settled)
@@ -526,14 +535,35 @@ class Search:
             ):
                 continue
             sure = self._certainty(state, post, claim)
-            clear = _STRUCTURE if not patient else 0.05 if claim.structure == "single" else 0.5
-            if sure < self.certainty or claim.p < clear * sure:
+            if sure < self.certainty:
                 continue
-            # A culprit that alone costs more than the whole gap may have a helper that hides some of it.
-            hidden = post.p[_MASKED[post.shape] & (post.first == claim.columns[0])].sum()
-            if patient or claim.structure != "single" or hidden <= _HELPER:
+            if claim.structure != "single":
+                clear = claim.p >= (0.5 if patient else _STRUCTURE) * sure
+            elif patient:
+                clear = claim.p >= 0.05 * sure
+            else:
+                clear = self._left_out(post, claim) <= _LEFT_OUT
+            if clear:
                 return claim
         return None
+
+    def _left_out(self, post: Posterior, claim: _Claim) -> float:
+        """Share of the gap, up or down, that a single culprit leaves to others (root of the expected square).
+
+        A helper that has half of the gap counts four times as much as one that has a quarter: a small one is not worth
+        many launches, and the share of the culprit and the remainder tell of it.
+        """
+        first, second = post.first == claim.columns[0], post.second == claim.columns[0]
+        beside = np.where(first, _SECOND[post.shape], np.where(second, _FIRST[post.shape], 0.0))
+        return math.sqrt(float(post.p @ np.where(first & second, 0.0, beside) ** 2))
+
+    @staticmethod
+    def _same(post: Posterior, claim: _Claim) -> Bools:
+        """The explanations that are this claim, whatever shares they give its factors."""
+        same = np.array([s.structure == claim.structure for s in SHAPES])[post.shape]
+        a, b = claim.columns[0], claim.columns[-1]
+        same &= ((post.first == a) & (post.second == b)) | ((post.first == b) & (post.second == a))
+        return np.asarray(same)
 
     def _certainty(self, state: _State, post: Posterior, claim: _Claim) -> float:
         """Probability that a claim holds whose confirmations were all launched.
@@ -548,11 +578,7 @@ class Search:
             if abs(own - other) >= 0.15:
                 # More than half of what the claim says this launch shows.
                 agree &= (LEVELS[post.levels(row[None])[0]] - other) / (own - other) >= 0.55
-        # The claim itself, whatever shares it gives its factors.
-        same = np.array([s.structure == claim.structure for s in SHAPES])[post.shape]
-        a, b = claim.columns[0], claim.columns[-1]
-        same &= ((post.first == a) & (post.second == b)) | ((post.first == b) & (post.second == a))
-        return float(post.p[agree | same].sum()) + post.other
+        return float(post.p[agree | self._same(post, claim)].sum()) + post.other
 
     def _level(self, post: Posterior, claim: _Claim, row: Bools) -> float:
         shape = int(post.shape[claim.row])
@@ -674,6 +700,19 @@ class Search:
         p = post.p[heavy]
         mean = post.old[heavy] + LEVELS[post.levels(rows)[:, heavy]] * post.size[heavy]
         cell = scale.cell(mean)
+
+        def by_cell(member: Bools) -> Floats:
+            """Probability of each cell (column) for each setting (row), from some explanations."""
+            flat = cell[:, member] + scale.cells * np.arange(rows.shape[0])[:, None]
+            weight = np.broadcast_to(p[member], flat.shape)
+            out = np.bincount(flat.ravel(), weight.ravel(), rows.shape[0] * scale.cells)
+            return out.astype(np.float64).reshape(rows.shape[0], scale.cells)
+
+        if state.doubted is not None:
+            doubted = state.doubted[heavy]
+            bits = scale.doubt(by_cell(~doubted), by_cell(doubted), post.none + post.faster)
+            # The least that a setting is worth: two explanations may differ in nothing but what comes after this.
+            return (bits / scale.most + 1e-3) * self._conflicts.chance(rows), bits
         # Explanations that a pending launch will tell apart are looked at one class at a time.
         classes: npt.NDArray[Any] = np.zeros(heavy.size, int)
         if pending:
@@ -686,19 +725,16 @@ class Search:
         bits = np.zeros(rows.shape[0])
         for number in np.unique(classes):
             member = classes == number
-            flat = cell[:, member] + scale.cells * np.arange(rows.shape[0])[:, None]
-            weight = np.broadcast_to(p[member], flat.shape)
-            count = rows.shape[0] * scale.cells
-            by_cell: Floats = np.bincount(flat.ravel(), weight.ravel(), count).astype(np.float64)
-            by_cell = by_cell.reshape(rows.shape[0], scale.cells)
             share = float(p[member].sum() / p.sum())
-            bits += scale.information(by_cell, (post.none + post.faster) * share, post.other * share, other_at)
+            bits += scale.information(by_cell(member), (post.none + post.faster) * share, post.other * share, other_at)
         worth = bits / scale.most
         if state.wanted is None:
             state.wanted = {row.tobytes(): 1.0 for row in state.around}
             for claim in state.claims[:24]:
                 for row in self._missing(state, claim):
-                    state.wanted[row.tobytes()] = state.wanted.get(row.tobytes(), 0.0) + claim.p
+                    # One that spoke against the claim is wanted the less the more often it was launched.
+                    key, times = row.tobytes(), len(state.launched.get(row.tobytes(), ()))
+                    state.wanted[key] = state.wanted.get(key, 0.0) + claim.p / (1 + times)
         asked = {p_.tobytes() for p_ in pending}
         worth += [0.0 if row.tobytes() in asked else state.wanted.get(row.tobytes(), 0.0) for row in rows]
         if state.sharpen and state.claims:
@@ -965,6 +1001,7 @@ class _State:
         self.posterior: Posterior | None = None
         self.claims: list[_Claim] = []
         self.sharpen = False
+        self.doubted: Bools | None = None
         self.done = False
         self.kind: Kind | None = None
         self.named: _Claim | None = None
@@ -1083,6 +1120,21 @@ class _Scale:
         inside = by_cell @ self.entropy + none * float(_entropy(self.flat[None])[0])
         inside += other * _entropy(self.others)[other_at]
         return np.asarray(np.maximum(_entropy(mix) - inside / total, 0) * total)
+
+    def doubt(self, holds: Floats, fails: Floats, none: float) -> Floats:
+        """What a launch tells, in nats, about whether a claim holds, and nothing beside that.
+
+        Args:
+            holds: probability of each cell if it holds (rows: questions).
+            fails: the same of its rivals.
+            none: probability that there is no gap.
+        """
+        yes = holds @ self.table
+        no = fails @ self.table + none * self.flat
+        parts = (yes + no, yes, no)
+        mass = [np.maximum(part.sum(axis=1), 1e-300) for part in parts]
+        both, one, other = (m * _entropy(part / m[:, None]) for m, part in zip(mass, parts, strict=True))
+        return np.asarray(np.maximum(both - one - other, 0))
 
 
 def _entropy(table: Floats) -> Floats:
