@@ -66,10 +66,11 @@ _MORE_PATIENCE: Final = 8
 _VOID_LIMIT: Final = 3
 _STRUCTURES: Final[tuple[Structure, ...]] = tuple(dict.fromkeys(shape.structure for shape in SHAPES))
 _STRUCTURE_OF: Final = np.array([_STRUCTURES.index(shape.structure) for shape in SHAPES])
-# The share of the gap that each of two factors has, up or down; where they act together, each has all of it.
+# The share of the gap, up or down, that each of two factors has where they act apart.
 _APART: Final = np.array([shape.structure in {"adds", "masked"} for shape in SHAPES])
-_FIRST: Final = np.where(_APART, [min(abs(shape.first), 1.0) for shape in SHAPES], 1.0)
-_SECOND: Final = np.where(_APART, [min(abs(shape.second), 1.0) for shape in SHAPES], 1.0)
+_JOINT: Final = np.array([shape.structure in {"and", "or"} for shape in SHAPES])
+_FIRST: Final = np.where(_APART, [min(abs(shape.first), 1.0) for shape in SHAPES], 0.0)
+_SECOND: Final = np.where(_APART, [min(abs(shape.second), 1.0) for shape in SHAPES], 0.0)
 _MAIN_AND_HELPER: Final = np.array([shape.structure == "adds" and shape.first > 0.5 for shape in SHAPES])
 
 
@@ -392,7 +393,9 @@ class Search:
         state.claims = _claims(post, len(self.bundles))
         best = state.claims[0] if state.claims else None
         if best and best.p >= _PROBABLE and not self._missing(state, best):
-            state.doubted = ~self._same(post, best)
+            # A pair that acts together and agrees about the confirmations is no rival that a launch could refute.
+            joint = _JOINT[post.shape] & self._agreeing(state, post, best)
+            state.doubted = ~(joint | self._same(post, best))
         enough = at_old >= 2 and at_new >= 2
         if enough and post.none + post.faster >= _NONE_CERTAIN:
             return state.finish(self._no_gap(state))
@@ -542,20 +545,22 @@ class Search:
             elif patient:
                 clear = claim.p >= 0.05 * sure
             else:
-                clear = self._left_out(post, claim) <= _LEFT_OUT
+                clear = self._left_out(state, post, claim) <= _LEFT_OUT
             if clear:
                 return claim
         return None
 
-    def _left_out(self, post: Posterior, claim: _Claim) -> float:
+    def _left_out(self, state: _State, post: Posterior, claim: _Claim) -> float:
         """Share of the gap, up or down, that a single culprit leaves to others (root of the expected square).
 
         A helper that has half of the gap counts four times as much as one that has a quarter: a small one is not worth
-        many launches, and the share of the culprit and the remainder tell of it.
+        many launches, and the share of the culprit and the remainder tell of it. Another culprit that the
+        confirmations cannot tell from this one has all of the gap; what they speak against is counted in `_certainty`.
         """
         first, second = post.first == claim.columns[0], post.second == claim.columns[0]
-        beside = np.where(first, _SECOND[post.shape], np.where(second, _FIRST[post.shape], 0.0))
-        return math.sqrt(float(post.p @ np.where(first & second, 0.0, beside) ** 2))
+        another = np.where(self._agreeing(state, post, claim), 1.0, 0.0)
+        share = np.where(first, _SECOND[post.shape], np.where(second, _FIRST[post.shape], another))
+        return math.sqrt(float(post.p @ np.where(first & second, 0.0, share) ** 2))
 
     @staticmethod
     def _same(post: Posterior, claim: _Claim) -> Bools:
@@ -571,6 +576,10 @@ class Search:
         What a claim says is what its confirmations show, so each explanation that agrees with it about them counts;
         "other" does, because it takes the confirmations as they came.
         """
+        return float(post.p[self._agreeing(state, post, claim)].sum()) + post.other
+
+    def _agreeing(self, state: _State, post: Posterior, claim: _Claim) -> Bools:
+        """The explanations that are a claim or agree with it about its confirmations."""
         agree = np.ones(post.p.size, bool)
         for side, _, row in self._needed(state, claim):
             other = 0.0 if side == "sufficient" else 1.0
@@ -578,7 +587,7 @@ class Search:
             if abs(own - other) >= 0.15:
                 # More than half of what the claim says this launch shows.
                 agree &= (LEVELS[post.levels(row[None])[0]] - other) / (own - other) >= 0.55
-        return float(post.p[agree | self._same(post, claim)].sum()) + post.other
+        return np.asarray(agree | self._same(post, claim))
 
     def _level(self, post: Posterior, claim: _Claim, row: Bools) -> float:
         shape = int(post.shape[claim.row])
