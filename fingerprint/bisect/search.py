@@ -720,8 +720,9 @@ class Search:
         if state.doubted is not None:
             doubted = state.doubted[heavy]
             bits = scale.doubt(by_cell(~doubted), by_cell(doubted), post.none + post.faster)
-            # The least that a setting is worth: two explanations may differ in nothing but what comes after this.
-            return (bits / scale.most + 1e-3) * self._conflicts.chance(rows), bits
+            # A setting that another server has in hand is worth less; none is worth nothing while a claim is in doubt.
+            same = np.array([[(row == other).all() for other in pending] for row in rows], int).sum(axis=1)
+            return (bits / scale.most + 1e-3) / (1 + same) * self._conflicts.chance(rows), bits
         # Explanations that a pending launch will tell apart are looked at one class at a time.
         classes: npt.NDArray[Any] = np.zeros(heavy.size, int)
         if pending:

@@ -6,6 +6,7 @@ seeded, so a test passes or fails for good: it guards a rate that was measured o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -126,3 +127,19 @@ def test_a_server_slowed_down_many_times_is_as_easy_however_much_that_side_scatt
     assert accused(results) == 0
     assert mean_launches(results) <= launches
     assert max(o.verdict.launches for _, o in results) <= 24
+
+
+@pytest.mark.parametrize("seed", [39, 50, 11])
+def test_a_host_that_shifts_in_mid_search_does_not_make_it_repeat_one_launch_over_and_over(seed: int) -> None:
+    incident = one(np.random.default_rng([4711, seed]), 16, 5)
+    search, shift = incident.search(seed), 1 + 4 * incident.sigma
+    asked: Counter[frozenset[str]] = Counter()
+    while (new := search.ask()) is not None:
+        value = incident.launch(new)
+        assert isinstance(value, float)
+        asked[new] += 1
+        search.tell(new, value * shift if asked.total() > 4 + seed % 6 else value)
+    between = [times for new, times in asked.items() if 0 < len(new) < 16]
+    assert max(between) <= 10
+    assert asked.total() <= 30
+    assert {name for culprit in search.verdict().culprits for name in culprit.factors} <= incident.culprits
