@@ -18,13 +18,15 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from benchmarks import several_hosts
 from fingerprint.capture import capture
 from fingerprint.host import HostProgram, payload
 from fingerprint.targets import parse_target
 from snapshots import load, save
+
+if TYPE_CHECKING:
+    from benchmarks import several_hosts
 
 
 def once(target: str, ask: dict[str, Any], config: Path | None, out: Path) -> None:
@@ -77,6 +79,8 @@ def main() -> None:
         target, ask, config, out = arguments.once
         once(target, json.loads(ask), Path(config) if config else None, Path(out))
         return
+    from benchmarks import several_hosts  # what it needs is no part of a capture's cost
+
     python, repeat = arguments.python, arguments.repeat
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
         daemon: several_hosts.Sshd | None = None
