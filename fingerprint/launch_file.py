@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 LARGEST_BYTES = 1 << 20
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SET = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_SHELL_WORD = re.compile(r"[|&;<>()]+")
+_QUOTED = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
+_OPERATOR = re.compile(r"[|&;<>()]+")
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,9 @@ def _words(line: str, name: str) -> list[str]:
         words = list(lexer)
     except ValueError as error:
         raise UsageError(f"{name}: {line.strip()[:80]} cannot be taken apart: {error}.") from None
-    for word in words:
-        if _SHELL_WORD.fullmatch(word) or "$" in word or "`" in word:
-            raise UsageError(f"{name} needs a shell for {word[:80]}, and none runs it; write what it comes to.")
+    operators: list[str] = _OPERATOR.findall(_QUOTED.sub("", line).partition("#")[0])
+    for word in operators + [word for word in words if "$" in word or "`" in word]:
+        raise UsageError(f"{name} needs a shell for {word[:80]}, and none runs it; write what it comes to.")
     return words
 
 

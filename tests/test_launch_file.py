@@ -72,6 +72,11 @@ def test_quoted_words_come_back_whatever_they_are_made_of(words: list[str], valu
     assert launch == WrittenLaunch(argv, {"A": value})
 
 
+def test_what_looks_like_a_shells_operator_is_a_word_when_it_is_quoted() -> None:
+    written = r"""python a.py ')' ";" \& 'a|b' # and not > this"""
+    assert parse(written, "x").argv == ["python", "a.py", ")", ";", "&", "a|b"]
+
+
 @given(st.text(max_size=80))
 def test_no_text_ends_in_anything_but_a_launch_or_a_sentence(text: str) -> None:
     with contextlib.suppress(UsageError):

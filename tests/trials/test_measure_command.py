@@ -42,8 +42,11 @@ def test_a_measurement_is_shown_and_kept_in_the_snapshot_whose_id_stays(incident
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     figures = told["batches"]["1"]["figures"]
-    parts = [figures[name] for name in ("verify_ms", "draft_ms", "extend_ms", "host_ms")]
-    assert all(part > 0 for part in parts)
+    assert all(figures[name] > 0 for name in ("verify_ms", "draft_ms", "extend_ms"))
+    host = figures[
+        "host_ms"
+    ]  # next to nothing with this server: the clocks of stream and timer may leave less than that
+    assert host > 0 if isinstance(host, float) else "take longer than the cycle" in host["unread"]
     assert told["batches"]["2"]["figures"]["verify_ms"] > 0
     assert told["source"] == "engine timer"
     assert told["batches"]["1"]["ranks"]["0"]["verify_ms"] == figures["verify_ms"]
