@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -18,22 +18,11 @@ from fingerprint.bisect.search import Search, Unlaunchable
 from fingerprint.bisect.verdict import Then
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
-    from fingerprint.bisect.search import Void
     from fingerprint.bisect.verdict import Verdict
 
 Scatter = Literal["normal", "student", "bimodal", "drift", "proportional", "wild"]
-
-
-class Asks(Protocol):
-    """Anything that searches."""
-
-    def ask(self) -> frozenset[str] | None:
-        """The next launch."""
-
-    def tell(self, subset: Iterable[str], value: float | Unlaunchable | Void) -> None:
-        """One launch's figure."""
 
 
 @dataclass
