@@ -6,13 +6,16 @@ The installed SGLang stays as it is: its package is copied into a git tree below
 captured in its old state, changed in place, captured again and searched, all through `fingerprint` as a user types it.
 Everything is kept below OUT: snapshots, journal, verdict, report, `truth.json`, server logs.
 
-- `patch`: one of eight locally modified files converts the hidden states to float and back in every layer.
-- `two`: that, and the same conversion before every RMS norm: two files that add up.
-- `interaction`: that conversion behind a variable that is new as well: either alone changes nothing.
+- `patch`: one of eight locally modified files runs one needless kernel in every layer.
+- `two`: it converts the hidden states to float and back, and another file does so before every RMS norm.
+- `interaction`: the first of these conversions behind a variable that is new as well: either alone changes nothing.
 - `eager`: CUDA graphs are switched off by a flag.
 - `nccl`, `p2p`: two GPUs, NCCL_PROTO=Simple or NCCL_P2P_DISABLE=1 among other NCCL variables.
 - `phantom`: only decoys, and an old figure that was never real.
 - `noise`: no search; six launches of one setting, and how far their verify times lie apart.
+
+Several cases may share GPUs (`--turns FOLDER`, one folder for all): each of their servers imports its modules, then
+waits until no other is on its GPUs, and keeps them until it ends.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import statistics
@@ -39,6 +44,7 @@ from fingerprint.reference.wheel import Wheel, install
 from probes.ports import free_port
 
 READY_S = 600.0
+VARIABLE_NAME = re.compile(r"[A-Za-z_]\w*$")
 SCENARIOS = ("patch", "two", "interaction", "eager", "nccl", "p2p", "phantom", "noise")
 NOISE_LAUNCHES = 6
 VARIABLE = "OPERATIONS_CHECK_STATES"
@@ -56,12 +62,14 @@ class Patch:
 
 
 _ATTENTION = "        # Self Attention\n"
+_NEEDLESS = "hidden_states = hidden_states * 1.0\n"
 _CONVERT = "hidden_states = (hidden_states.float() + 0.0).to(hidden_states.dtype)\n"
 _NORM = """        if x.numel() == 0:
             if residual is not None:
                 if post_residual_addition is not None:
 """
 MODEL = "python/sglang/srt/models/llama.py"
+SLOWER_LAYER = Patch(MODEL, _ATTENTION, f"{_ATTENTION}        {_NEEDLESS}")
 SLOW_LAYER = Patch(MODEL, _ATTENTION, f"{_ATTENTION}        {_CONVERT}")
 SLOW_LAYER_WHERE_ASKED = Patch(
     MODEL,
@@ -90,6 +98,16 @@ TOUCHED = {
     "python/sglang/srt/layers/logits_processor.py": NOTE,
 }
 """Files with a harmless local difference in the new state; with the patched model they are the story's eight."""
+TURNS = "ACCEPTANCE_TURNS"
+TURNS_FILE = "python/sglang/turns.py"
+WAIT_FOR_TURN = Patch(
+    "python/sglang/srt/managers/scheduler.py",
+    "    # Load plugins so hooks can override Scheduler and its dependencies.\n",
+    """    from sglang import turns
+
+    turns.wait(tp_rank)
+""",
+)
 
 
 @dataclass
@@ -145,7 +163,7 @@ def states(scenario: str) -> tuple[Launch, Launch, dict[str, object]]:
     kind, culprits = "attributed", [layer]
     match scenario:
         case "patch":
-            new.slow = (SLOW_LAYER,)
+            new.slow = (SLOWER_LAYER,)
         case "two":
             new.slow = (SLOW_LAYER, SLOW_NORM)
             kind, culprits = "several", [norm, layer]
@@ -170,10 +188,11 @@ def states(scenario: str) -> tuple[Launch, Launch, dict[str, object]]:
 class Host:
     """The serving environment below OUT."""
 
-    def __init__(self, out: Path, models: Path, tp: int) -> None:
+    def __init__(self, out: Path, models: Path, tp: int, turns: Path | None) -> None:
         self.out = out
         self.models = models
         self.tp = tp
+        self.turns = turns
         self.tree = out / "serving"
         self.extra = out / "extra"
         self.startup = out / "startup"
@@ -186,6 +205,9 @@ class Host:
         target = self.tree / "python" / "sglang"
         shutil.copytree(spec.submodule_search_locations[0], target, copy_function=shutil.copy2)
         (self.tree / ".gitignore").write_text("__pycache__/\n")
+        if self.turns is not None:
+            shutil.copy(Path(__file__).with_name("turns.py"), self.tree / TURNS_FILE)
+            self._apply(WAIT_FOR_TURN)
         who = ["-c", "user.name=operations", "-c", "user.email=operations@localhost"]
         for words in (["init", "--quiet"], ["add", "--all"], [*who, "commit", "--quiet", "-m", "SGLang as installed"]):
             subprocess.run(["git", "-C", str(self.tree), *words], check=True)
@@ -197,11 +219,7 @@ class Host:
             file = self.tree / path
             file.write_text(file.read_text() + text)
         for patch in launch.slow:
-            file = self.tree / patch.path
-            source = file.read_text()
-            if patch.find not in source:
-                raise SystemExit(f"{patch.path} of this SGLang has no {patch.find!r}; the patch needs another place.")
-            file.write_text(source.replace(patch.find, patch.replace, 1))
+            self._apply(patch)
         self.startup.mkdir(exist_ok=True)
         (self.startup / "sitecustomize.py").write_text(launch.startup)
         shutil.rmtree(self.extra, ignore_errors=True)
@@ -209,26 +227,35 @@ class Host:
         for wheel in launch.packages:
             install(wheel.build(self.out / "wheels"), self.extra)
 
+    def _apply(self, patch: Patch) -> None:
+        file = self.tree / patch.path
+        source = file.read_text()
+        if patch.find not in source:
+            raise SystemExit(f"{patch.path} of this SGLang has no {patch.find!r}; the patch needs another place.")
+        file.write_text(source.replace(patch.find, patch.replace, 1))
+
     @contextlib.contextmanager
     def serving(self, launch: Launch, port: int) -> Iterator[None]:
-        """The live server."""
+        """The live server; `start` and `stop` below OUT are what the operations team calls for it."""
         argv = [
             sys.executable, "-m", "sglang.launch_server", "--model-path", str(self.models / "target"),
             "--host", "127.0.0.1", "--port", str(port), "--tp", str(self.tp), "--mem-fraction-static", "0.2",
             # What needs neither a compiler on the host nor FlashAttention's objects:
             "--attention-backend", "triton", "--sampling-backend", "pytorch", "--grammar-backend", "none",
             "--disable-piecewise-cuda-graph", "--max-running-requests", "4", "--context-length", "4096",
-            "--cuda-graph-max-bs", "4", "--enable-metrics",
+            "--max-total-tokens", "65536", "--cuda-graph-max-bs", "4", "--enable-metrics",
             "--speculative-algorithm", "EAGLE3", "--speculative-draft-model-path", str(self.models / "draft"),
             "--speculative-num-steps", "2", "--speculative-eagle-topk", "1", "--speculative-num-draft-tokens", "3",
         ]  # fmt: skip
         if self.tp > 1:
-            argv.append("--disable-custom-all-reduce")
+            argv.append("--disable-custom-all-reduce")  # so that every all-reduce is NCCL's
         for flag, value in launch.flags.items():
             if value is not None:
                 argv += [flag, value] if value else [flag]
         variables = dict(os.environ)
         variables |= {"SPT_NOENV": "1", "SGLANG_ENABLE_METRICS_DEVICE_TIMER": "1"}
+        if self.turns is not None:
+            variables[TURNS] = str(self.turns)
         modules = {path.stem for path in (self.tree / "python" / "sglang" / "srt" / "models").glob("*.py")}
         variables["SGLANG_DISABLED_MODEL_ARCHS"] = ",".join(sorted(modules - SERVED))
         for name, text in launch.variables.items():
@@ -239,22 +266,21 @@ class Host:
         variables["PYTHONPATH"] = os.pathsep.join([*map(str, ours), os.environ.get("PYTHONPATH", "")]).rstrip(
             os.pathsep
         )
-        with (self.out / f"server-{port}.log").open("wb") as log:
-            server = subprocess.Popen(
-                argv,
-                cwd=self.tree,
-                env=variables,
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+        words = [f"unset {name}" for name in os.environ if name not in variables]
+        words += [f"export {name}={shlex.quote(text)}" for name, text in variables.items() if VARIABLE_NAME.match(name)]
+        log = shlex.quote(str(self.out / f"server-{port}.log"))
+        running = self.out / "server.pid"
+        words += [f"echo $$ >{shlex.quote(str(running))}", f"exec {shlex.join(argv)} >>{log} 2>&1 </dev/null"]
+        (self.out / "start").write_text("\n".join(words) + "\n")
+        (self.out / "stop").write_text(f"kill -KILL -- -$(cat {shlex.quote(str(running))})\n")
+        server = subprocess.Popen(["bash", self.out / "start"], cwd=self.tree, start_new_session=True)
         try:
             _await_ready(server, port)
             yield
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(server.pid, signal.SIGKILL)
+            for leader in {server.pid, int(running.read_text())}:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(leader, signal.SIGKILL)
             server.wait()
 
 
@@ -303,12 +329,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--scenario", choices=SCENARIOS, default="patch")
     parser.add_argument("--budget", type=int, default=14)
+    parser.add_argument("--turns", type=Path, help="folder in which cases on the same GPUs agree whose turn it is")
     asked = parser.parse_args()
     out: Path = asked.out.resolve()
     out.mkdir(parents=True)
     old, new, truth = states(asked.scenario)
     (out / "truth.json").write_text(json.dumps(truth) + "\n")
-    host = Host(out, asked.models.resolve(), tp=2 if asked.scenario in {"nccl", "p2p"} else 1)
+    turns = None if asked.turns is None else asked.turns.resolve()
+    host = Host(out, asked.models.resolve(), tp=2 if asked.scenario in {"nccl", "p2p"} else 1, turns=turns)
     host.build()
     host.become(old)
     if asked.scenario == "noise":
@@ -326,7 +354,10 @@ def main() -> None:
         then = ("--then-old", "1.0") if asked.scenario == "phantom" else ()
         # Without graphs 0.5.14 times no verify pass of its own: only the client's cycle time is there on both sides.
         figure = ("--figure", "cycle_ms") if asked.scenario == "eager" else ()
-        words = ("--case", out / "case", "--budget", asked.budget, *then, *figure)
+        # The live server makes room for the trials; others in the folder of turns are no reason to refuse.
+        room = ("--stop-command", f"bash {out}/stop", "--start-command", f"bash {out}/start")
+        anyway = () if turns is None else ("--anyway",)
+        words = ("--case", out / "case", "--budget", asked.budget, *then, *figure, *room, *anyway)
         _fingerprint("bisect", out / "old.json", out / "new.json", *words, allowed=(0, 1))
     verdict = json.loads((out / "case" / "verdict.json").read_text())
     named = sorted(name for culprit in verdict["culprits"] for name in culprit["factors"])
