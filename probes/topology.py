@@ -12,6 +12,8 @@ import re
 import struct
 from typing import Any, Dict, List, Optional
 
+from probes import network
+from probes.network import number, word
 from probes.reading import Json, attempt, names_in, read_bytes, read_text, unread
 
 _MOST_DEVICES = 512
@@ -21,13 +23,13 @@ _ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
 _KINDS = {"03": "gpu", "02": "network", "12": "gpu", "0108": "disk"}
 
 
-def read(_context: Dict[str, Any]) -> Json:
+def read(context: Dict[str, Any]) -> Json:
     """The topology section."""
-    return collect("/")
+    return collect("/", (context.get("serving") or {}).get("pid"))
 
 
-def collect(root: str) -> Json:
-    """The topology below `root`, which is the file system's except in tests."""
+def collect(root: str, pid: Optional[int] = None) -> Json:
+    """The topology below `root`, which is the file system's except in tests; interfaces as the process sees them."""
     devices: Dict[str, Json] = {}
     below = os.path.join(root, "sys/bus/pci/devices")
     try:
@@ -36,7 +38,7 @@ def collect(root: str) -> Json:
         return {"status": "absent", "reason": unread(error)["unread"]}
     for name in names[:_MOST_DEVICES]:
         place = os.path.join(below, name)
-        kind = _kind(_word(place, "class"))
+        kind = _kind(word(place, "class"))
         if kind is None:
             continue
         # The kernel's own path names every bridge on the way: .../pci0000:3a/0000:3a:00.0/0000:3b:00.0
@@ -51,7 +53,8 @@ def collect(root: str) -> Json:
     return {
         "devices": devices,
         "nodes": _nodes(root),
-        "infiniband": _infiniband(root),
+        "infiniband": network.infiniband(root),
+        "network": network.interfaces_of(pid) if root == "/" else network.interfaces(root),
         "aspm": attempt(lambda: _chosen(read_text(os.path.join(root, "sys/module/pcie_aspm/parameters/policy"))))
         if os.path.exists(os.path.join(root, "sys/module/pcie_aspm/parameters/policy"))
         else None,
@@ -63,14 +66,6 @@ def _kind(code: Optional[str]) -> Optional[str]:
     return _KINDS.get(code[:2]) or _KINDS.get(code[:4])
 
 
-def _word(place: str, name: str) -> Optional[str]:
-    """One attribute; None when the device has none or it is blank."""
-    try:
-        return read_text(os.path.join(place, name)).strip() or None
-    except OSError:
-        return None
-
-
 def _chosen(text: str) -> str:
     """The chosen one of `default [performance] powersave`."""
     marked = re.search(r"\[(\S+)\]", text)
@@ -78,21 +73,21 @@ def _chosen(text: str) -> str:
 
 
 def _device(place: str, kind: str, above: List[str]) -> Dict[str, Json]:
-    node = _number(_word(place, "numa_node"))
+    node = number(word(place, "numa_node"))
     return {
         "kind": kind,
-        "pci_id": f"{(_word(place, 'vendor') or '')[2:]}:{(_word(place, 'device') or '')[2:]}",
+        "pci_id": f"{(word(place, 'vendor') or '')[2:]}:{(word(place, 'device') or '')[2:]}",
         "driver": os.path.basename(os.path.realpath(os.path.join(place, "driver")))
         if os.path.exists(os.path.join(place, "driver"))
         else None,
         "above": above,
-        "speed_now_gts": _speed(_word(place, "current_link_speed")),
-        "width": _positive(_word(place, "current_link_width")),
-        "speed_max_gts": _speed(_word(place, "max_link_speed")),
-        "width_max": _positive(_word(place, "max_link_width")),
-        "power_state": _word(place, "power_state"),
+        "speed_now_gts": _speed(word(place, "current_link_speed")),
+        "width": _positive(word(place, "current_link_width")),
+        "speed_max_gts": _speed(word(place, "max_link_speed")),
+        "width_max": _positive(word(place, "max_link_width")),
+        "power_state": word(place, "power_state"),
         "node": node if node is not None and node >= 0 else None,
-        "cpus": _word(place, "local_cpulist"),
+        "cpus": word(place, "local_cpulist"),
         "iommu": _iommu(place),
         "acs": _acs(place) if kind == "bridge" else None,
         "errors": _aer(place),
@@ -105,22 +100,15 @@ def _speed(text: Optional[str]) -> Optional[float]:
     return float(found[1]) if found else None
 
 
-def _number(text: Optional[str]) -> Optional[int]:
-    try:
-        return int(text or "")
-    except ValueError:
-        return None
-
-
 def _positive(text: Optional[str]) -> Optional[int]:
-    number = _number(text)
-    return number if number and number < 255 else None  # 0 and 255: there is no link
+    lanes = number(text)
+    return lanes if lanes and lanes < 255 else None  # 0 and 255: there is no link
 
 
 def _iommu(place: str) -> Optional[str]:
     """How the device's addresses are translated: `identity`, `DMA`, `DMA-FQ`; None without an IOMMU."""
     group = os.path.join(place, "iommu_group")
-    return (_word(group, "type") or "present") if os.path.exists(group) else None
+    return (word(group, "type") or "present") if os.path.exists(group) else None
 
 
 def _acs(place: str) -> Json:
@@ -141,7 +129,7 @@ def acs_flags(config: bytes) -> Optional[List[str]]:
         (header,) = struct.unpack_from("<I", config, at)
         if header & 0xFFFF == _ACS_CAPABILITY:
             (control,) = struct.unpack_from("<H", config, at + 6)
-            return [flag for number, flag in enumerate(_ACS_FLAGS) if control >> number & 1]
+            return [flag for bit, flag in enumerate(_ACS_FLAGS) if control >> bit & 1]
         at, seen = header >> 20, seen + 1
     return None
 
@@ -149,11 +137,11 @@ def acs_flags(config: bytes) -> Optional[List[str]]:
 def _aer(place: str) -> Optional[Dict[str, int]]:
     """Corrected and fatal link errors since boot, where the kernel counts them."""
     counts: Dict[str, int] = {}
-    for word in ("correctable", "nonfatal", "fatal"):
-        for line in (_word(place, f"aer_dev_{word}") or "").splitlines():
+    for kind in ("correctable", "nonfatal", "fatal"):
+        for line in (word(place, f"aer_dev_{kind}") or "").splitlines():
             name, _, count = line.rpartition(" ")
             if name.startswith("TOTAL") and count.isdigit():
-                counts[word] = int(count)
+                counts[kind] = int(count)
     return counts or None
 
 
@@ -164,26 +152,10 @@ def _nodes(root: str) -> Dict[str, Json]:
         if not re.fullmatch(r"node\d+", name):
             continue
         here = os.path.join(place, name)
-        memory = re.search(r"MemTotal:\s+(\d+) kB", _word(here, "meminfo") or "")
+        memory = re.search(r"MemTotal:\s+(\d+) kB", word(here, "meminfo") or "")
         nodes[name[4:]] = {
-            "cpus": _word(here, "cpulist") or "",
-            "distances": [int(word) for word in (_word(here, "distance") or "").split() if word.isdigit()],
+            "cpus": word(here, "cpulist") or "",
+            "distances": [int(step) for step in (word(here, "distance") or "").split() if step.isdigit()],
             "memory_kib": int(memory[1]) if memory else None,
         }
     return nodes
-
-
-def _infiniband(root: str) -> Dict[str, Json]:
-    place = os.path.join(root, "sys/class/infiniband")
-    found: Dict[str, Json] = {}
-    for card in names_in(place):
-        here = os.path.join(place, card)
-        ports = os.path.join(here, "ports")
-        for port in names_in(ports):
-            found[f"{card} port {port}"] = {
-                "rate": _word(os.path.join(ports, port), "rate"),
-                "state": _word(os.path.join(ports, port), "state"),
-                "link_layer": _word(os.path.join(ports, port), "link_layer"),
-                "firmware": _word(here, "fw_ver"),
-            }
-    return found

@@ -15,7 +15,7 @@ from snapshots.packages import CondaPackage, Distribution, Interpreter, Packages
 from snapshots.server import Choice, Library, Process, Server
 from snapshots.snapshot import SCHEMA, Batch, Measured, NotASnapshotError, Snapshot, load, parse, save
 from snapshots.startup import Startup, StartupFile
-from snapshots.topology import InfinibandPort, NumaNode, PciDevice, Topology
+from snapshots.topology import InfinibandPort, NetworkInterface, NumaNode, PciDevice, Topology
 from snapshots.tree import LocalFile, Tree, Trees
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
     "NamedFile",
     "Nccl",
     "NcclFile",
+    "NetworkInterface",
     "NotASnapshotError",
     "NumaNode",
     "NvLinks",

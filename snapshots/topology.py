@@ -1,4 +1,4 @@
-"""How data gets to the GPUs: PCI links with every bridge above them, NUMA nodes, InfiniBand ports."""
+"""How data gets to the GPUs and out: PCI links with every bridge above them, NUMA nodes, network and InfiniBand."""
 
 from typing import Literal, NamedTuple
 
@@ -65,14 +65,31 @@ class InfinibandPort(Part):
     state: str | None = None
     link_layer: str | None = None
     firmware: str | None = None
+    interfaces: list[str] = []
+    """The network interfaces of the port: over Ethernet its MTU follows theirs."""
+
+
+class NetworkInterface(Part):
+    """A network interface, as the server sees it."""
+
+    mtu: int
+    speed_mbps: int | None = None
+    """Megabits a second of the present link; None without a link, and for most virtual interfaces."""
+    state: str | None = None
+    """`up`, `down`, `lowerlayerdown`; `unknown` where the kernel does not follow it."""
+    device: str | None = None
+    """The card's PCI address."""
+    master: str | None = None
+    """The bond or bridge that it is part of."""
 
 
 class Topology(Section):
-    """PCI devices by address, NUMA nodes by number, InfiniBand ports by name."""
+    """PCI devices by address, NUMA nodes by number, network interfaces and InfiniBand ports by name."""
 
     devices: dict[str, PciDevice] = {}
     nodes: dict[str, NumaNode] = {}
     infiniband: dict[str, InfinibandPort] = {}
+    network: Read[dict[str, NetworkInterface]] = {}
     aspm: Read[str | None] = None
 
     def limit(self, address: str) -> Limit | None:

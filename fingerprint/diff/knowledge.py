@@ -420,7 +420,14 @@ ELSEWHERE = (
         "what stands between a GPU, its CPU and the other GPUs",
         "srt-slurm#332",
     ),
-    Known(r"topology/infiniband/.*", 0.8, "a link between nodes", JUDGEMENT, "nodes"),
+    Known(
+        r"topology/network/.*/mtu",
+        1.0,
+        "smaller packets between nodes cost more of them, and one side alone with large ones loses them",
+        JUDGEMENT,
+        "nodes",
+    ),
+    Known(r"topology/(infiniband|network)/.*", 0.8, "a link between nodes", JUDGEMENT, "nodes"),
     Known(r"topology/.*", 0.3, "a device, or a policy of its link"),
     Known(
         r"limits/(cpus|cgroup_levels/.*/cpu\.(max|cfs_quota_us))",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes import topology
-from snapshots import Topology
+from probes import network, topology
+from snapshots import NetworkInterface, Topology
 
 
 class Bus:
@@ -133,8 +136,58 @@ def test_nodes_ports_and_error_counters_are_read(bus: Bus, tmp_path: Path) -> No
     port = tmp_path / "sys/class/infiniband/mlx5_0/ports/1"
     port.mkdir(parents=True)
     (port / "rate").write_text("400 Gb/sec (4X NDR)\n")
+    for name, number in {"ens1f0": "0\n", "ens1f1": "1\n"}.items():
+        (tmp_path / "sys/class/infiniband/mlx5_0/device/net" / name).mkdir(parents=True)
+        (tmp_path / "sys/class/infiniband/mlx5_0/device/net" / name / "dev_port").write_text(number)
     bus.add("0000:06:00.0", **GPU, aer_dev_correctable="RxErr 3\nTOTAL_ERR_COR 7\n")
     found = bus.read()
     assert (found.nodes["0"].cpus, found.nodes["0"].distances, found.nodes["0"].memory_kib) == ("0-31", [10, 21], 1024)
     assert found.infiniband["mlx5_0 port 1"].rate == "400 Gb/sec (4X NDR)"
+    assert found.infiniband["mlx5_0 port 1"].interfaces == ["ens1f0"]
     assert found.devices["0000:06:00.0"].errors == {"correctable": 7}
+
+
+def interface(root: Path, name: str, **attributes: str) -> Path:
+    place = root / "sys/class/net" / name
+    place.mkdir(parents=True)
+    for attribute, value in attributes.items():
+        (place / attribute).write_text(f"{value}\n")
+    return place
+
+
+def test_interfaces_have_their_mtu_speed_card_and_bond(bus: Bus, tmp_path: Path) -> None:
+    card = tmp_path / "sys/devices/pci0000:00/0000:00:01.0/0000:5e:00.1"
+    card.mkdir(parents=True)
+    bond = interface(tmp_path, "bond0", mtu="9000", speed="200000", operstate="up")
+    port = interface(tmp_path, "ens1f1", mtu="9000", speed="100000", operstate="up")
+    (port / "device").symlink_to(card)
+    (port / "master").symlink_to(bond)
+    interface(tmp_path, "eth0", mtu="1400", speed="-1", operstate="up")
+    interface(tmp_path, "veth17ab2c", mtu="1500", operstate="up")
+    (tmp_path / "sys/class/net/bonding_masters").write_text("bond0\n")
+    assert bus.read().network == {
+        "bond0": NetworkInterface(mtu=9000, speed_mbps=200_000, state="up"),
+        "ens1f1": NetworkInterface(mtu=9000, speed_mbps=100_000, state="up", device="0000:5e:00.1", master="bond0"),
+        "eth0": NetworkInterface(mtu=1400, state="up"),
+    }
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip"), reason="root makes a network namespace, with ip")
+def test_a_server_in_another_network_namespace_has_other_interfaces() -> None:
+    """Its own /sys tells of them; with ours mounted over it nobody does."""
+    ours = network.interfaces("/")
+    for setup in ("mount -t sysfs none /sys; ip link set lo mtu 12345", "ip link add one7 type veth peer name other7"):
+        with subprocess.Popen(
+            ["unshare", "--net", "--mount", "sh", "-ec", f"{setup}; echo ready; read line"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        ) as child:  # fmt: skip
+            assert child.stdin is not None
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"ready\n"
+            found = network.interfaces_of(child.pid)
+            child.stdin.close()
+        if "sysfs" in setup:
+            assert (list(found), found["lo"]["mtu"]) == (["lo"], 12345)
+        else:
+            assert "another network namespace" in found["unread"]
+    assert network.interfaces_of(os.getpid()) == network.interfaces_of(None) == ours

@@ -1,0 +1,100 @@
+"""The ways out of the host: network interfaces with their MTU and speed, and the ports that speak InfiniBand verbs.
+
+Interfaces are seen per network namespace, so they are read where the server is. Ends of containers' cables come and go
+with their containers: they are left out. The kernel tells no MTU of a verbs port: over Ethernet it follows that of the
+interface which the port names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Dict, List, Optional
+
+from probes.reading import Json, attempt, is_unread, names_in, read_text, unread
+
+_MOST_INTERFACES = 256
+_PASSING = re.compile(r"(veth|cali|lxc|azv|tap|vnet|ifb|dummy|tunl|sit|gre|erspan|ip_vti|ip6)")
+_PCI = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
+
+
+def word(place: str, name: str) -> Optional[str]:
+    """One attribute of a device; None when it has none or it is blank."""
+    try:
+        return read_text(os.path.join(place, name)).strip() or None
+    except OSError:
+        return None
+
+
+def number(text: Optional[str]) -> Optional[int]:
+    """A whole number; None for anything else."""
+    try:
+        return int(text or "")
+    except ValueError:
+        return None
+
+
+def interfaces_of(pid: Optional[int]) -> Json:
+    """The interfaces that a process sees, or why they cannot be read; ours for None."""
+    if pid is not None:
+        there = attempt(lambda: os.readlink(f"/proc/{pid}/ns/net"))  # unread where it is another user's
+        if not is_unread(there) and there != os.readlink("/proc/self/ns/net"):
+            return attempt(lambda: _apart(pid))
+    return interfaces("/")
+
+
+def _apart(pid: int) -> Json:
+    """Those of a process in a network namespace of its own, through its own /sys, where that is of this namespace."""
+    lines = read_text(f"/proc/{pid}/net/dev").splitlines()[2:]
+    there = {line.partition(":")[0].strip() for line in lines}
+    if there != set(names_in(f"/proc/{pid}/root/sys/class/net")) - {"bonding_masters"}:
+        return unread("the server is in another network namespace; capture from inside its container")
+    return interfaces(f"/proc/{pid}/root")
+
+
+def interfaces(root: str) -> Dict[str, Json]:
+    """The interfaces that the /sys below `root` tells of."""
+    place = os.path.join(root, "sys/class/net")
+    found: Dict[str, Json] = {}
+    for name in names_in(place):
+        here = os.path.join(place, name)
+        device = os.path.join(here, "device")
+        real = os.path.exists(device)
+        mtu = number(word(here, "mtu"))
+        if mtu is None or not (real or not _PASSING.match(name)) or len(found) == _MOST_INTERFACES:
+            continue
+        speed = number(word(here, "speed"))  # -1 or an error where there is no link, or none that has a speed
+        address = os.path.basename(os.path.realpath(device)) if real else ""
+        master = os.path.join(here, "master")
+        found[name] = {
+            "mtu": mtu,
+            "speed_mbps": speed if speed is not None and speed > 0 else None,
+            "state": word(here, "operstate"),
+            "device": address if _PCI.match(address) else None,
+            "master": os.path.basename(os.path.realpath(master)) if os.path.exists(master) else None,
+        }
+    return found
+
+
+def infiniband(root: str) -> Dict[str, Json]:
+    """`CARD port NUMBER` -> what the card says of that port."""
+    place = os.path.join(root, "sys/class/infiniband")
+    found: Dict[str, Json] = {}
+    for card in names_in(place):
+        here = os.path.join(place, card)
+        ports = os.path.join(here, "ports")
+        for port in names_in(ports):
+            found[f"{card} port {port}"] = {
+                "rate": word(os.path.join(ports, port), "rate"),
+                "state": word(os.path.join(ports, port), "state"),
+                "link_layer": word(os.path.join(ports, port), "link_layer"),
+                "firmware": word(here, "fw_ver"),
+                "interfaces": _interfaces_of_port(here, port),
+            }
+    return found
+
+
+def _interfaces_of_port(card: str, port: str) -> List[str]:
+    """The interfaces of one port; the kernel counts ports of a card from 0 there."""
+    nets = os.path.join(card, "device/net")
+    return [name for name in names_in(nets) if word(os.path.join(nets, name), "dev_port") in {None, str(int(port) - 1)}]
