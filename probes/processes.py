@@ -12,7 +12,7 @@ import functools
 import os
 import re
 import struct
-from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Collection, Dict, List, NamedTuple, Optional, Tuple
 
 from probes.elf import ElfError, Image, file_build_id
 from probes.reading import Json, attempt, read_bytes, read_text, unread
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _LARGEST_CMDLINE_BYTES = 2 << 20
 _LARGEST_MAPS_BYTES = 64 << 20
 _MOST_VARIABLES = 65_536
+_MOST_THREADS = 4096
 _LONGEST_VARIABLE_BYTES = 128 * 1024 + 1
 _PAGE = 4096
 _POLICIES = {"0": "other", "1": "fifo", "2": "round robin", "3": "batch", "5": "idle", "6": "deadline"}
@@ -96,6 +97,47 @@ def memory_policy(pid: int) -> str:
             return "default"  # a kernel without NUMA
         raise
     return " ".join(first[1:3]) if first[1:2] in (["prefer"], ["weighted"]) and len(first) > 2 else first[1]
+
+
+class Threads(NamedTuple):
+    """The threads of a process."""
+
+    number: int
+    elsewhere: Dict[str, Dict[str, int]]
+    """Processors that are not the main thread's, as `0-3,8` -> name of a thread that is bound to them -> how many."""
+
+
+def threads(pid: int) -> Threads:
+    """How many threads a process has, and which of them (the first 4096) are bound to other processors than its first.
+
+    Raises:
+        OSError: the process is gone.
+    """
+    place = f"/proc/{pid}/task"
+    names = os.listdir(place)
+    usual = os.sched_getaffinity(pid)
+    elsewhere: Dict[str, Dict[str, int]] = {}
+    for name in names[:_MOST_THREADS]:
+        try:
+            own = os.sched_getaffinity(int(name))
+            if own != usual:
+                named = elsewhere.setdefault(cpu_list(own), {})
+                comm = read_text(f"{place}/{name}/comm").strip()
+                named[comm] = named.get(comm, 0) + 1
+        except OSError:  # noqa: PERF203
+            continue  # it ended meanwhile
+    return Threads(len(names), {cpus: dict(sorted(named.items())) for cpus, named in sorted(elsewhere.items())})
+
+
+def cpu_list(numbers: Collection[int]) -> str:
+    """Processors as the kernel writes them, such as `0-3,8`."""
+    runs: List[List[int]] = []
+    for number in sorted(numbers):
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
 def namespaces(pid: int) -> Dict[str, str]:

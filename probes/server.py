@@ -307,6 +307,7 @@ def _raw(process: Process, role: str, rank: Optional[int], launcher: int) -> Dic
         words = [re.sub(r"main\(\d+\)", "main(FD)", word) for word in words]
     variables = current_variables(pid)
     libraries, jit = _compiled_apart(attempt(lambda: processes.libraries(pid)), variables, pid)
+    threads = attempt(lambda: processes.threads(pid)) if role == "rank" else None
     return {
         "role": role,
         "rank": rank,
@@ -322,6 +323,7 @@ def _raw(process: Process, role: str, rank: Optional[int], launcher: int) -> Dic
         "libraries": libraries,
         "jit": jit,
         "affinity": attempt(lambda: processes.status(pid)["Cpus_allowed_list"]),
+        **_threads(threads),
         "memory_nodes": attempt(lambda: processes.status(pid)["Mems_allowed_list"]),
         "memory_policy": attempt(lambda: processes.memory_policy(pid)),
         "nice": process.stat.nice,
@@ -330,6 +332,12 @@ def _raw(process: Process, role: str, rank: Optional[int], launcher: int) -> Dic
         "namespaces": attempt(lambda: processes.namespaces(pid)),
         "apart": attempt(lambda: _apart(pid, launcher)),
     }
+
+
+def _threads(told: Json) -> Dict[str, Json]:
+    if not isinstance(told, processes.Threads):
+        return {} if told is None else {"threads": told, "thread_affinity": told}
+    return {"threads": told.number, "thread_affinity": list(told.elsewhere), "thread_names": told.elsewhere}
 
 
 def _apart(pid: int, launcher: int) -> List[str]:

@@ -44,6 +44,12 @@ class Process(Part):
     compiling: State[list[str]] = []
     """Variables that torch's compiler has set since the start, because it had something to compile."""
     affinity: Read[str] = ""
+    threads: State[Read[int | None]] = None
+    """How many threads a rank has."""
+    thread_affinity: Read[list[str]] = []
+    """Processors to which single threads of a rank are bound, where they are not its main thread's."""
+    thread_names: State[dict[str, dict[str, int]]] = {}
+    """For each of these: the names of its threads, and how many have that name."""
     memory_nodes: Read[str] = ""
     """NUMA nodes that it may allocate on."""
     memory_policy: Read[str] = "default"

@@ -355,6 +355,7 @@ PATHS = (
 
 PROCESSES = (
     Known(r"affinity", 1.6, "which cores the host path may use", "srt-slurm#332"),
+    Known(r"thread_affinity", 1.2, "which cores single threads of the ranks may use: pools, NCCL's, the driver's"),
     Known(r"nice|policy|priority", 1.2, "whether the host path is preferred or pushed aside"),
     Known(r"executable|version", 0.8, "another Python runs the host path"),
     Known(r"cwd", -0.6, "where relative paths and shadowing modules are looked for"),

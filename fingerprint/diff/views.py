@@ -393,7 +393,21 @@ def _server(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
     yield from _command(command, arguments)
     for name, members in libraries.items():
         yield _library(name, old, new, members)
-    yield from general(pair, rest)
+    for difference in general(pair, rest):
+        match difference.key:
+            case (_, "processes", role, "thread_affinity"):
+                yield replace(difference, title="processors of single threads", details=_threads(role, old, new))
+            case _:
+                yield difference
+
+
+def _threads(role: str, old: Server, new: Server) -> tuple[str, ...]:
+    """Which threads are bound to other processors than their process."""
+    return tuple(
+        f"{role} {word}: {', '.join(f'{count} {name}' for name, count in names.items())} on {cpus}"
+        for word, side in (("before", old), ("now", new))
+        for cpus, names in side.processes[role].thread_names.items()
+    )
 
 
 _PLACES = {"at_exec": "{} at its start", "variables": "{}"}

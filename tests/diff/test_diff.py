@@ -291,6 +291,24 @@ def test_a_startup_file_that_one_side_could_not_read_is_unknown_and_no_factor() 
         assert isinstance(held, Fixed)
 
 
+def test_threads_that_moved_to_other_processors_are_named_and_their_numbers_are_no_difference() -> None:
+    def host(affinity: list[str], names: dict[str, dict[str, int]]) -> Snapshot:
+        rank = {"thread_affinity": affinity, "thread_names": names, "threads": 40}
+        return snapshot(server=server(("rank 0", rank), ("rank 1", rank)))
+
+    before, more = host(["0-7"], {"0-7": {"pool": 8}}), host(["0-7"], {"0-7": {"pool": 9}})
+    moved = host(["0-7", "8"], {"0-7": {"pool": 7}, "8": {"NCCL Progress": 2}})
+    assert not compare(before, more).differences
+    found = one(compare(before, moved))
+    assert (found.old, found.new, found.where) == (("0-7",), ("0-7", "8"), ("rank 0", "rank 1"))
+    assert found.details == (
+        "rank 0 before: 8 pool on 0-7",
+        "rank 0 now: 7 pool on 0-7",
+        "rank 0 now: 2 NCCL Progress on 8",
+    )
+    assert found.likelihood > 0.5
+
+
 def test_conda_s_packages_are_compared_by_version_build_and_contents() -> None:
     def host(libcublas: CondaPackage, torch: str) -> Snapshot:
         dists = {"torch": Distribution(version=torch, location="/x")}

@@ -6,15 +6,18 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from probes import caches, limits, models, nccl, packages, processes, server, startup, tree
-from snapshots import Server, identity_digest
+from probes import caches, limits, models, nccl, packages, processes, server, startup, surroundings, tree
+from snapshots import Process, Server, identity_digest, leaves
 
 Context = Callable[..., dict[str, Any]]
 Start = Callable[..., "Running"]
@@ -102,16 +105,15 @@ def test_the_api_key_opens_server_info_and_never_leaves(start_server: Start, con
 
 
 def test_two_starts_of_the_same_server_have_the_same_identity(start_server: Start, context: Context) -> None:
-    digests = []
+    seen = []
     for _ in range(2):
         section = Server.model_validate(server.read(context(pid=start_server().pid)))
         launcher = section.processes["launcher"]
         # The port is the one thing that the two were told differently.
         same = launcher.model_copy(update={"argv": launcher.argv[:4] if isinstance(launcher.argv, list) else []})
-        digests.append(
-            identity_digest(section.model_copy(update={"processes": {**section.processes, "launcher": same}}))
-        )
-    assert digests[0] == digests[1]
+        seen.append(section.model_copy(update={"processes": {**section.processes, "launcher": same}}))
+    assert dict(leaves(seen[0])) == dict(leaves(seen[1]))
+    assert identity_digest(seen[0]) == identity_digest(seen[1])
 
 
 def test_wrappers_and_shells_are_not_launchers() -> None:
@@ -373,3 +375,40 @@ def test_where_and_how_a_process_may_run_is_told() -> None:
         child.wait()
     assert (entry["affinity"], entry["nice"], entry["policy"]) == ("0", 7, "batch")
     assert entry["memory_nodes"]
+
+
+def test_threads_bound_to_other_processors_than_their_process_are_named(
+    sleeper: Callable[..., subprocess.Popen[bytes]],
+) -> None:
+    """Two of one pool and one more, as a collective library binds its own; a thread without a binding says nothing."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("one processor")
+    child = sleeper(
+        textwrap.dedent(f"""
+        import ctypes, os, threading, time
+        bound = threading.Barrier(5)
+        def work(name, cpu):
+            ctypes.CDLL(None).prctl(15, name, 0, 0, 0)
+            if cpu is not None:
+                os.sched_setaffinity(threading.get_native_id(), {{cpu}})
+            bound.wait()
+            time.sleep(600)
+        for one in ((b"pool", {cpus[1]}), (b"pool", {cpus[1]}), (b"NCCL Progress", {cpus[0]}), (b"watch", None)):
+            threading.Thread(target=work, args=one, daemon=True).start()
+        bound.wait()
+        """)
+    )
+    found = Process.model_validate(server._raw(server.snapshot_of_processes()[child.pid], "rank", 0, child.pid))
+    assert found.threads == 5
+    assert found.thread_affinity == sorted([str(cpus[0]), str(cpus[1])])
+    assert found.thread_names == {str(cpus[1]): {"pool": 2}, str(cpus[0]): {"NCCL Progress": 1}}
+    other = server._raw(server.snapshot_of_processes()[child.pid], "launcher", None, child.pid)
+    assert "thread_affinity" not in other
+
+
+@given(st.sets(st.integers(0, 300)))
+def test_processors_are_written_as_the_kernel_writes_them(numbers: set[int]) -> None:
+    text = processes.cpu_list(numbers)
+    assert surroundings.numbers(text) == numbers
+    assert text.count("-") + text.count(",") < max(2 * len(numbers), 1)
