@@ -22,7 +22,7 @@ from fingerprint.launch import command_line, is_inert
 from fingerprint.misspelling import misspelling_of
 from fingerprint.readings import ENGINES, cpu_list, mapped_paths, version
 from fingerprint.ties import meets, place_of, requirement_of
-from snapshots import Gpu, NvLinks, Process, Snapshot
+from snapshots import Declared, Gpu, NvLinks, Process, Snapshot
 
 
 @dataclass(frozen=True)
@@ -251,6 +251,23 @@ def _hidden_nccl_file(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
         ]
         if names:
             yield f"nccl/files/{source}", f"NCCL reads {file.path}, which sets {', '.join(names)}."
+
+
+@_rule(
+    "FP108",
+    "a variable that what starts the server declares, and that the server has not",
+    source="no single incident",
+    advice="restart the service where it was edited since; else look at what its start command does with it",
+)
+def _lost_declaration(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    declared, launch = snapshot.server.declared, _launch(snapshot)
+    if not isinstance(declared, Declared) or not launch:
+        return
+    for name, value in declared.variables.items():
+        if isinstance(value, str) and launch.get(name) != value and _matters(name):
+            has = f"has {name}={launch[name]}" if name in launch else f"lacks {name}"
+            text = f"The launch {has}, and {declared.by} ({declared.name[:40]}) declares {value or 'it empty'}."
+            yield f"server/declared/variables/{name}", text
 
 
 # --------------------------------------------------------------------------------------------------------------------

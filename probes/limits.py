@@ -29,21 +29,25 @@ _FIRST_NAMESPACE = "cgroup:[4026531835]"
 _CONTAINER = re.compile(r"(docker|libpod|crio|cri-containerd|lxc|machine)[-/:]([0-9a-f]{12,64})")
 _POD = re.compile(r"(kubepods)[-/.].*/([0-9a-f]{64})")
 
-_IMAGES: Dict[str, Tuple[str, Dict[str, Tuple[str, ...]]]] = {
-    "docker": ("var/lib/docker/containers/%s/config.v2.json", {"image": ("Config", "Image"), "imageid": ("Image",)}),
-    "cri-containerd": (
-        "run/containerd/io.containerd.runtime.v2.task/k8s.io/%s/config.json",
-        {"image": ("annotations", "io.kubernetes.cri.image-name")},
-    ),
-    "crio": (
-        "var/lib/containers/storage/overlay-containers/%s/userdata/config.json",
-        {
-            "image": ("annotations", "io.kubernetes.cri-o.ImageName"),
-            "imageid": ("annotations", "io.kubernetes.cri-o.ImageRef"),
-        },
-    ),
+_OPEN_CONTAINERS = "var/lib/containers/storage/overlay-containers/%s/userdata/config.json"
+_TASKS = "containerd/io.containerd.runtime.v2.task"
+_KUBERNETES = (f"run/{_TASKS}/k8s.io/%s/config.json", f"run/k3s/{_TASKS}/k8s.io/%s/config.json")
+_MADE_OF = {
+    "docker": ("{docker}/containers/%s/config.v2.json", f"run/{_TASKS}/moby/%s/config.json"),
+    "cri-containerd": _KUBERNETES,
+    "kubepods": (*_KUBERNETES, _OPEN_CONTAINERS),
+    "crio": (_OPEN_CONTAINERS,),
+    "libpod": (_OPEN_CONTAINERS,),
 }
 """Where each engine writes down what it made a container of, for root on the host to read."""
+_IMAGE = {
+    "image": (
+        ("Config", "Image"),
+        ("annotations", "io.kubernetes.cri.image-name"),
+        ("annotations", "io.kubernetes.cri-o.ImageName"),
+    ),
+    "imageid": (("Image",), ("annotations", "io.kubernetes.cri-o.ImageRef")),
+}
 
 
 def read(context: Dict[str, Any]) -> Json:
@@ -207,32 +211,69 @@ def _shared_memory(place: str) -> Json:
     return about.f_frsize * about.f_blocks
 
 
+def container_of(paths: Dict[str, str]) -> Optional[Tuple[str, str]]:
+    """The kind and the id of the container whose cgroups these are; None where none is seen."""
+    matches = (_CONTAINER.search(path) or _POD.search(path) for path in paths.values())
+    return next(((match[1], match[2]) for match in matches if match), None)
+
+
+def made_of(root: str, kind: str, number: str) -> Tuple[Optional[str], Json]:
+    """Which file tells what a container was made of, and what it tells; None where there is none, as from inside.
+
+    Raises:
+        OSError: it may not be read.
+        ValueError: it is no JSON.
+    """
+    for pattern in _MADE_OF.get(kind, ()):
+        path = pattern.replace("{docker}", _docker(root)) % number
+        if os.path.isfile(os.path.join(root, path)) or not _may_look(os.path.dirname(os.path.join(root, path))):
+            return f"/{path}", json.loads(read_text(os.path.join(root, path), 4 << 20))
+    return None, None
+
+
+def _may_look(place: str) -> bool:
+    """Whether a missing file is known to be missing: somebody who may not enter a directory sees nothing in it."""
+    try:
+        os.stat(place)
+    except PermissionError:
+        return False
+    except OSError:
+        return True
+    return os.access(place, os.X_OK)
+
+
+def _docker(root: str) -> str:
+    """Docker's own directory."""
+    try:
+        told = json.loads(read_text(os.path.join(root, "etc/docker/daemon.json")))
+        return str(told["data-root"]).strip("/")
+    except (OSError, ValueError, KeyError, TypeError):
+        return "var/lib/docker"
+
+
 def _image(root: str, kind: str, number: str) -> Dict[str, str]:
     """The image of a container, seen from its host; empty where that cannot be seen."""
-    if kind not in _IMAGES:
-        return {}
-    path, wanted = _IMAGES[kind]
     try:
-        told = json.loads(read_text(os.path.join(root, path % number)))
+        _path, told = made_of(root, kind, number)
     except (OSError, ValueError):
         return {}
     found: Dict[str, str] = {}
-    for name, steps in wanted.items():
-        value = told
-        for step in steps:
-            value = value.get(step) if isinstance(value, dict) else None
-        if isinstance(value, str) and value:
-            found[name] = value
+    for name, ways in _IMAGE.items():
+        for steps in ways:
+            value = told
+            for step in steps:
+                value = value.get(step) if isinstance(value, dict) else None
+            if isinstance(value, str) and value:
+                found.setdefault(name, value)
     return found
 
 
 def _container(root: str, process: str, paths: Json) -> Dict[str, str]:
     """What kind of container the server is in, its id and image, as far as files tell."""
     found: Dict[str, str] = {}
-    for path in [] if is_unread(paths) else paths.values():
-        match = _CONTAINER.search(path) or _POD.search(path)
-        if match:
-            found.update(kind=match[1], id=match[2], **_image(root, match[1], match[2]))
+    seen = None if is_unread(paths) else container_of(paths)
+    if seen is not None:
+        found.update(kind=seen[0], id=seen[1], **_image(root, *seen))
     for mark, kind in (("root/.dockerenv", "docker"), ("root/run/.containerenv", "podman")):
         if "kind" not in found and os.path.exists(os.path.join(process, mark)):
             found["kind"] = kind

@@ -10,7 +10,7 @@ import os
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
-from probes import caches, processes
+from probes import caches, declared, processes
 from probes.reading import Json, attempt, is_unread, read_text, unread
 from probes.secrets import Keeper
 
@@ -253,11 +253,16 @@ def read(context: Dict[str, Any]) -> Json:
             if not is_unread(entry[part]):
                 keeper.variables(entry[part])
     arguments = _arguments(server, keeper)
+    announced = attempt(lambda: declared.read(first))
+    if isinstance(announced, dict) and "variables" in announced:
+        plain = {name: value for name, value in announced["variables"].items() if isinstance(value, str)}
+        announced["variables"].update(keeper.variables(plain))
     return {
         "reason": _whose(server.launcher.stat.pid),
         "engine": server.engine,
         "url": _url(server),
         "processes": {key: _clean(entry, keeper) for key, entry in raw.items()},
+        "declared": announced,
         "arguments": arguments,
     }
 

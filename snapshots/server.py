@@ -64,6 +64,18 @@ class Process(Part):
     """The kinds in which it does not share the launcher's namespace."""
 
 
+class Declared(Part):
+    """What starts the server, and the variables that it declares for it."""
+
+    by: str
+    """`systemd`, or the engine of the container: `docker`, `cri-containerd`, `crio`, `libpod`, `kubepods`."""
+    name: State[str]
+    """The unit, or the container's id."""
+    files: State[list[str]] = []
+    """Where that was read."""
+    variables: dict[str, Read[str]] = {}
+
+
 class Choice(Part):
     """One of several servers on a host."""
 
@@ -80,5 +92,7 @@ class Server(Section):
     choices: State[list[Choice]] = []
     """The servers of the host, when none was chosen or none is meant."""
     processes: dict[str, Process] = {}
+    declared: Read[Declared | None] = None
+    """None where no service manager or container engine is seen, as from inside a container."""
     arguments: Read[dict[str, JsonValue]] = {}
     """Resolved arguments from `/server_info`, without ports, times and secrets."""

@@ -17,6 +17,7 @@ from fingerprint.report.differences import markdown
 from snapshots import (
     CondaPackage,
     Cpu,
+    Declared,
     Distribution,
     Gpu,
     GpuProcess,
@@ -41,6 +42,11 @@ from snapshots import (
     Topology,
     Unread,
 )
+
+
+def by_unit(variables: dict[str, str]) -> Declared:
+    return Declared(by="systemd", name="sglang.service", variables=dict(variables))
+
 
 DOCS = Path(__file__).parents[1] / "docs" / "findings.md"
 
@@ -268,6 +274,10 @@ CASES |= {
         snapshot(startup=Startup(status="ok", plugins={"torch.backends device": "torch_x:init (torch-x)"})),
     ),
     "FP107": (snapshot(nccl=configured("NCCL_IB_USE_INLINE=1\n")), snapshot(nccl=configured("# NCCL_PROTO=LL\n"))),
+    "FP108": (
+        snapshot(server=served(PROTO, PROTO).model_copy(update={"declared": by_unit({"NCCL_PROTO": "Simple"})})),
+        snapshot(server=served(PROTO, PROTO).model_copy(update={"declared": by_unit({**PROTO, "LC_ALL": "C"})})),
+    ),
     "FP401": (
         snapshot(gpu=board(pcie_width=8, pcie_width_max=16)),
         snapshot(gpu=board(pcie_width=16, pcie_width_max=16)),

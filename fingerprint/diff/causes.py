@@ -213,6 +213,14 @@ def _a_variable_is_what_nccl_goes_by(scene: Scene) -> Iterator[tuple[Key, Key]]:
 
 
 @_rule
+def _a_declaration_is_of_a_variable(scene: Scene) -> Iterator[tuple[Key, Key]]:
+    """What was declared otherwise arrived: a launch switches the variable, not the unit."""
+    for key in scene.differences:
+        if key[:3] == ("server", "declared", "variables") and len(key) == 4:
+            yield key, ("server", "variables", key[3])
+
+
+@_rule
 def _a_path_follows_the_variable_that_holds_it(scene: Scene) -> Iterator[tuple[Key, Key]]:
     """A cache moved because a variable that names its directory did, or because the engine puts it elsewhere."""
     variables = [item for key, item in scene.differences.items() if key[:2] == ("server", "variables")]

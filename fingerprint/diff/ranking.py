@@ -521,6 +521,12 @@ def _what_a_process_property_does(difference: Difference, scene: Scene) -> Itera
             yield Reason("the server is made of other processes", 1.2, HERE)
         case (_, "command"):
             yield Reason("the server is started by another program", 0.8, HERE)
+        case (_, "declared", "variables", name) if ("server", "variables", name) in scene.differences:
+            yield Reason("what the server has of it is a difference of its own", -1.0, HERE)
+        case (_, "declared", "variables", _):
+            yield Reason("the server does not go by it: it counts from its next start", -2.0, HERE)
+        case (_, "declared", *_):
+            yield Reason("who starts the server decides nothing but what it is given", -1.0, HERE)
         case _:
             yield from _known(knowledge.PROCESSES, difference.key[-1], scene)
 

@@ -21,6 +21,7 @@ from fingerprint.launch import INERT_FLAGS, CommandLine, is_inert
 from fingerprint.readings import cpu_list, version
 from fingerprint.spellings import canonical, paired
 from snapshots import (
+    Declared,
     Distribution,
     Key,
     Leaf,
@@ -397,6 +398,10 @@ def _server(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
         match difference.key:
             case (_, "processes", role, "thread_affinity"):
                 yield replace(difference, title="processors of single threads", details=_threads(role, old, new))
+            case (_, "declared", "variables", name):
+                yield replace(difference, title=f"{name} as it is declared", details=_declarers(old, new))
+            case (_, "declared", *_):
+                yield replace(difference, title="what starts the server", details=_declarers(old, new))
             case _:
                 yield difference
 
@@ -407,6 +412,15 @@ def _threads(role: str, old: Server, new: Server) -> tuple[str, ...]:
         f"{role} {word}: {', '.join(f'{count} {name}' for name, count in names.items())} on {cpus}"
         for word, side in (("before", old), ("now", new))
         for cpus, names in side.processes[role].thread_names.items()
+    )
+
+
+def _declarers(old: Server, new: Server) -> tuple[str, ...]:
+    """Who declares variables on either side, and in which files."""
+    return tuple(
+        f"{word}: {side.declared.by} {side.declared.name} ({', '.join(side.declared.files)})"
+        for word, side in (("before", old), ("now", new))
+        if isinstance(side.declared, Declared)
     )
 
 

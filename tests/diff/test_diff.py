@@ -14,6 +14,7 @@ from fingerprint.diff import Comparison, Difference, apply, compare, join
 from fingerprint.factors import Evidence, Fixed, startup
 from snapshots import (
     CondaPackage,
+    Declared,
     Distribution,
     Gpu,
     Gpus,
@@ -25,6 +26,7 @@ from snapshots import (
     ModelFile,
     Models,
     Nccl,
+    NetworkInterface,
     Packages,
     Process,
     Running,
@@ -33,6 +35,7 @@ from snapshots import (
     Snapshot,
     Startup,
     StartupFile,
+    Topology,
     Tree,
     Trees,
     Unread,
@@ -307,6 +310,38 @@ def test_threads_that_moved_to_other_processors_are_named_and_their_numbers_are_
         "rank 0 now: 2 NCCL Progress on 8",
     )
     assert found.likelihood > 0.5
+
+
+def test_a_declaration_is_told_below_the_variable_that_it_brought_and_ranks_low_alone() -> None:
+    def host(declared: str, live: str) -> Snapshot:
+        made = server(("launcher", {"at_exec": {"NCCL_PROTO": live}, "variables": {"NCCL_PROTO": live}}))
+        unit = Declared(by="systemd", name="s.service", files=["/etc/s.service"], variables={"NCCL_PROTO": declared})
+        return snapshot(server=made.model_copy(update={"declared": unit}))
+
+    (line,) = compare(host("LL", "LL"), host("Simple", "Simple")).lines()
+    assert [item.title for item in line.members()] == ["NCCL_PROTO", "NCCL_PROTO as it is declared"]
+    assert line.difference.factor == "variable:NCCL_PROTO"
+    alone = one(compare(host("LL", "LL"), host("Simple", "LL")))
+    assert (alone.old, alone.new, alone.factor) == ("LL", "Simple", None)
+    assert alone.details[-1] == "now: systemd s.service (/etc/s.service)"
+    assert alone.likelihood < 0.1
+    bare = snapshot(server=server(("launcher", {})))
+    both = snapshot(server=bare.server.model_copy(update={"declared": host("LL", "LL").server.declared}))
+    assert one(compare(bare, both)).title == "what starts the server"
+
+
+def test_another_packet_size_matters_between_nodes_and_hardly_on_one() -> None:
+    def host(mtu: int, *argv: str) -> Snapshot:
+        cards = {"ens1": NetworkInterface(mtu=mtu, speed_mbps=100_000, state="up")}
+        launcher = {"argv": ["python", "-m", "sglang.launch_server", *argv]}
+        ranks = [(f"rank {number}", {}) for number in range(2)]
+        topology = Topology(status="ok", network=cards)
+        return snapshot(topology=topology, server=server(("launcher", launcher), *ranks))
+
+    found = one(compare(host(9000), host(1500)))
+    assert (found.old, found.new, found.where) == (9000, 1500, ("ens1",))
+    several = one(compare(host(9000, "--nnodes", "2"), host(1500, "--nnodes", "2")))
+    assert found.likelihood < 0.3 < several.likelihood
 
 
 def test_conda_s_packages_are_compared_by_version_build_and_contents() -> None:
