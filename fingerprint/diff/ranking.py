@@ -525,7 +525,7 @@ def _what_a_process_property_does(difference: Difference, scene: Scene) -> Itera
             yield Reason("what the server has of it is a difference of its own", -1.0, HERE)
         case (_, "declared", "variables", _):
             yield Reason("the server does not go by it: it counts from its next start", -2.0, HERE)
-        case (_, "declared", *_):
+        case (_, "declared") | (_, "declared", "by"):
             yield Reason("who starts the server decides nothing but what it is given", -1.0, HERE)
         case _:
             yield from _known(knowledge.PROCESSES, difference.key[-1], scene)

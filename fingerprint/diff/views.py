@@ -374,9 +374,12 @@ def _server(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
     libraries: dict[str, list[Change]] = {}
     arguments: dict[str, list[Change]] = {}
     command: Change | None = None
+    started: list[Change] = []
     rest: list[Change] = []
     for change in changes:
         match change.key:
+            case (_, "declared", *_) if old.declared is None or new.declared is None:
+                started.append(change)
             case (_, "processes", role, *_) if role not in old.processes or role not in new.processes:
                 rest.append(change)
             case (_, "processes", _, "at_exec" | "variables", name):
@@ -394,13 +397,23 @@ def _server(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
     yield from _command(command, arguments)
     for name, members in libraries.items():
         yield _library(name, old, new, members)
+    if started:
+        yield Difference(
+            key=("server", "declared"),
+            verdict=_presence(old.declared, new.declared),
+            old=_declarer(old),
+            new=_declarer(new),
+            title="what starts the server",
+            details=_declarers(old, new),
+            changes=tuple(started),
+        )
     for difference in general(pair, rest):
         match difference.key:
             case (_, "processes", role, "thread_affinity"):
                 yield replace(difference, title="processors of single threads", details=_threads(role, old, new))
             case (_, "declared", "variables", name):
                 yield replace(difference, title=f"{name} as it is declared", details=_declarers(old, new))
-            case (_, "declared", *_):
+            case (_, "declared", "by"):
                 yield replace(difference, title="what starts the server", details=_declarers(old, new))
             case _:
                 yield difference
@@ -413,6 +426,12 @@ def _threads(role: str, old: Server, new: Server) -> tuple[str, ...]:
         for word, side in (("before", old), ("now", new))
         for cpus, names in side.processes[role].thread_names.items()
     )
+
+
+def _declarer(side: Server) -> str | None:
+    if not isinstance(side.declared, Declared):
+        return None
+    return f"{side.declared.by}, {len(side.declared.variables)} variables"
 
 
 def _declarers(old: Server, new: Server) -> tuple[str, ...]:

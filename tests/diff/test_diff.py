@@ -327,16 +327,16 @@ def test_a_declaration_is_told_below_the_variable_that_it_brought_and_ranks_low_
     assert alone.likelihood < 0.1
     bare = snapshot(server=server(("launcher", {})))
     both = snapshot(server=bare.server.model_copy(update={"declared": host("LL", "LL").server.declared}))
-    assert one(compare(bare, both)).title == "what starts the server"
+    whole = one(compare(bare, both))
+    assert (whole.title, whole.old, whole.new) == ("what starts the server", None, "systemd, 1 variables")
 
 
 def test_another_packet_size_matters_between_nodes_and_hardly_on_one() -> None:
     def host(mtu: int, *argv: str) -> Snapshot:
         cards = {"ens1": NetworkInterface(mtu=mtu, speed_mbps=100_000, state="up")}
         launcher = {"argv": ["python", "-m", "sglang.launch_server", *argv]}
-        ranks = [(f"rank {number}", {}) for number in range(2)]
         topology = Topology(status="ok", network=cards)
-        return snapshot(topology=topology, server=server(("launcher", launcher), *ranks))
+        return snapshot(topology=topology, server=server(("launcher", launcher), ("rank 0", {}), ("rank 1", {})))
 
     found = one(compare(host(9000), host(1500)))
     assert (found.old, found.new, found.where) == (9000, 1500, ("ens1",))
