@@ -1,15 +1,16 @@
 """What a capture costs, beside the tools that people use today, in one run on one machine.
 
 `python -m benchmarks.bench_capture --python VENV/bin/python` names an environment with torch and sglang; what it lacks
-is left out of the table. Every row is the whole process from start to end, the median of `--repeat` runs, the rows
-taken in turns so that a noisy machine disturbs all of them alike.
+is left out of the table. Every row is a whole command from start to end, a capture too as people type it, the median of
+`--repeat` runs, the rows taken in turns so that a noisy machine disturbs all of them alike. This project's modules are
+compiled first, as pip does with what it installs; an editable installation leaves that to whoever imports them.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import contextlib
-import json
 import os
 import resource
 import statistics
@@ -18,47 +19,49 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
+import fingerprint
+import probes
+import snapshots
+from benchmarks import several_hosts
 from fingerprint.capture import capture
 from fingerprint.host import HostProgram, payload
 from fingerprint.targets import parse_target
-from snapshots import load, save
-
-if TYPE_CHECKING:
-    from benchmarks import several_hosts
+from fingerprint.targets.local import PYTHON
+from snapshots import load
 
 
-def once(target: str, ask: dict[str, Any], config: Path | None, out: Path) -> None:
-    """One capture as a process of its own; prints what the host program needed."""
-    if "previous" in ask:
-        ask["verified"] = load(Path(ask.pop("previous"))).packages.verified()
-    with HostProgram(parse_target(target, ssh_config=config)) as host:
-        snapshot = capture(host, ask)
-        peak = _peak_mib(host.greeting["pid"])
-    save(snapshot, out)
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"host_mib": peak, "own_mib": round(own, 1), "seconds": snapshot.seconds}))
+class Capture(NamedTuple):
+    """One way to capture: the command's arguments, and what it asks the host program for."""
+
+    target: str
+    arguments: list[str]
+    ask: dict[str, Any]
+    python: str = PYTHON
 
 
-def _peak_mib(pid: int) -> float | None:
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return None
+def host_mib(way: Capture, config: Path | None) -> float | None:
+    """The most memory that the host program of such a capture had; None where that cannot be read here."""
+    with HostProgram(parse_target(way.target, ssh_config=config), way.python) as host:
+        capture(host, way.ask)
+        try:
+            lines = Path(f"/proc/{host.greeting['pid']}/status").read_text().splitlines()
+        except OSError:
+            return None
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), None)
 
 
-def timed(argv: list[str]) -> tuple[float, float, str]:
-    """Seconds of a whole process, processor seconds of it and its children, and what it printed."""
+def timed(argv: list[str], home: Path) -> tuple[float, float]:
+    """Seconds of a whole process, and processor seconds of it and its children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env={**os.environ, "HOME": str(home)})
     seconds = time.perf_counter() - began
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(argv)[:200]}: {done.stderr.strip()[-400:]}")
-    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done.stdout
+    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def has(python: str, module: str) -> bool:
@@ -72,15 +75,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", default=sys.executable, help="an environment with torch and sglang")
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--once", nargs=4, metavar=("TARGET", "ASK", "CONFIG", "OUT"), help=argparse.SUPPRESS)
     parser.add_argument("--targets-only", action="store_true", help="only several hosts at once; needs sshd ($SSHD)")
     arguments = parser.parse_args()
-    if arguments.once:
-        target, ask, config, out = arguments.once
-        once(target, json.loads(ask), Path(config) if config else None, Path(out))
-        return
-    from benchmarks import several_hosts  # what it needs is no part of a capture's cost
-
+    for package in (fingerprint, probes, snapshots):
+        compileall.compile_dir(package.__path__[0], quiet=1)
     python, repeat = arguments.python, arguments.repeat
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
         daemon: several_hosts.Sshd | None = None
@@ -95,15 +93,20 @@ def main() -> None:
             several_hosts.table(daemon, ["--no-verify", "--python", python, "--pid", str(os.getpid())], repeat)
 
 
-def table(python: str, repeat: int, place: Path, daemon: several_hosts.Sshd | None) -> None:
+def table(python: str, repeat: int, home: Path, daemon: several_hosts.Sshd | None) -> None:
     """Measure all rows in turns, and print them."""
-    me = [sys.executable, "-m", "benchmarks.bench_capture"]
-    plain = {"python": python, "pid": os.getpid()}
     prefix = subprocess.run([python, "-c", "import sys; print(sys.prefix)"], capture_output=True, text=True, check=True)
-
-    def local(name: str, **ask: object) -> list[str]:
-        return [*me, "--once", "local", json.dumps({**plain, **ask}), "", str(place / f"{name}.json")]
-
+    known = home / "verified.json"
+    plain = {"python": python, "pid": os.getpid(), "verify": False}
+    ways = {
+        "capture, local": Capture("local", ["--no-verify"], plain),
+        "capture, local, every file verified": Capture("local", [], {**plain, "verify": True}),
+        "capture, local, verified with the last snapshot known": Capture(
+            "local", ["--since", str(known)], {**plain, "verify": True}
+        ),
+    }
+    if daemon is not None:
+        ways["capture, ssh on loopback"] = Capture("h01", ["--no-verify"], plain, sys.executable)
     rows: dict[str, list[str]] = {}
     if has(python, "torch"):
         rows["python -m torch.utils.collect_env"] = [python, "-m", "torch.utils.collect_env"]
@@ -111,36 +114,35 @@ def table(python: str, repeat: int, place: Path, daemon: several_hosts.Sshd | No
         rows["python -m sglang.check_env"] = [python, "-m", "sglang.check_env"]
     if has(python, "pip"):
         rows["python -m pip inspect"] = [python, "-m", "pip", "inspect"]
-    rows["capture, local"] = local("local")
     rows["sha256sum of the environment, two processes"] = [
         "sh", "-c", f"find {prefix.stdout.strip()} -type f -print0 | xargs -0 -P 2 -n 500 sha256sum > /dev/null",
     ]  # fmt: skip
-    rows["capture, local, every file verified"] = local("verified", verify=True)
-    rows["capture, local, verified with the last snapshot known"] = local(
-        "again", verify=True, previous=str(place / "verified.json")
-    )
-    if daemon is not None:
-        config = str(daemon.config)
-        rows["capture, ssh on loopback"] = [*me, "--once", "h01", json.dumps(plain), config, str(place / "ssh.json")]
-    report(rows, repeat)
-
-
-def report(rows: dict[str, list[str]], repeat: int) -> None:
-    """Run the rows in turns and print medians, ranges and ratios."""
-    runs: dict[str, list[tuple[float, float, str]]] = {name: [] for name in rows}
+    command = str(Path(sys.executable).with_name("fingerprint"))
+    for name, way in ways.items():
+        out = home / "captured.json" if way.arguments else known
+        what = ["--python", python, "--pid", str(os.getpid()), "--host-python", way.python, "-o", str(out)]
+        rows[name] = [command, "capture", way.target, *way.arguments, *what]
+    runs: dict[str, list[tuple[float, float]]] = {name: [] for name in rows}
     for _ in range(repeat):
         for name, argv in rows.items():
-            runs[name].append(timed(argv))
-    base = statistics.median(seconds for seconds, _, _ in runs["capture, local"])
+            runs[name].append(timed(argv, home))
+    ways["capture, local, verified with the last snapshot known"].ask["verified"] = load(known).packages.verified()
+    peaks = {name: host_mib(way, daemon.config if daemon is not None else None) for name, way in ways.items()}
+    report(runs, peaks)
+
+
+def report(runs: dict[str, list[tuple[float, float]]], peaks: dict[str, float | None]) -> None:
+    """Print medians, ranges and ratios."""
+    base = statistics.median(seconds for seconds, _ in runs["capture, local"])
     print(f"{'':56}{'median s':>9}{'range s':>15}{'x local':>9}{'CPU s':>8}{'host MiB':>10}")
     for name, values in runs.items():
         seconds = [value[0] for value in values]
         middle = statistics.median(seconds)
         spread = f"{min(seconds):.2f}-{max(seconds):.2f}"
         used = f"{statistics.median(value[1] for value in values):.2f}"
-        told = [json.loads(value[2])["host_mib"] for value in values if value[2].startswith('{"host_mib"')]
-        peak = f"{max(told):.0f}" if told and None not in told else ""
-        print(f"{name:56}{middle:9.2f}{spread:>15}{middle / base:9.1f}{used:>8}{peak:>10}")
+        peak = peaks.get(name)
+        told = f"{peak:.0f}" if peak is not None else ""
+        print(f"{name:56}{middle:9.2f}{spread:>15}{middle / base:9.1f}{used:>8}{told:>10}")
     print("\nCPU s: of the command and its children; over ssh the host's own work is not among them.")
     print(f"What travels to a host: {len(payload()) / 1000:.0f} kB. {os.cpu_count()} processors.\n")
 

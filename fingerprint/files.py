@@ -6,33 +6,38 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
-import snapshots
 from fingerprint.errors import SnapshotError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from snapshots import Snapshot
 
-def load_snapshot(path: Path) -> snapshots.Snapshot:
+
+def load_snapshot(path: Path) -> Snapshot:
     """Read a snapshot file.
 
     Raises:
         SnapshotError: it is none; the text says what is wrong.
     """
+    from snapshots import NotASnapshotError, load
+
     try:
-        return snapshots.load(path)
-    except snapshots.NotASnapshotError as error:
+        return load(path)
+    except NotASnapshotError as error:
         raise SnapshotError(str(error)) from None
 
 
-def save_snapshot(snapshot: snapshots.Snapshot, path: Path) -> None:
+def save_snapshot(snapshot: Snapshot, path: Path) -> None:
     """Write a snapshot file, whole or not at all.
 
     Raises:
         SnapshotError: it cannot be written there.
     """
+    from snapshots import save
+
     try:
-        snapshots.save(snapshot, path)
+        save(snapshot, path)
     except OSError as error:
         raise SnapshotError(f"{path} cannot be written: {error.strerror}.") from None
 

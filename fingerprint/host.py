@@ -2,6 +2,10 @@
 
 The program is `probes/` in one zip, sent over the standard input of one `python3` on the target. Nothing is installed
 there: the zip lives in an anonymous memory file of that process and vanishes with it.
+
+Nothing here waits for the program before it has something to do: it is started, then put together, and the first
+question lies behind it in the pipe. To the interpreter that runs us, which need not compile it again, it goes as the
+bytecode that an installation has left beside its sources.
 """
 
 from __future__ import annotations
@@ -12,15 +16,17 @@ import importlib.util
 import io
 import json
 import secrets
+import struct
 import time
 import zipfile
 from collections.abc import Callable
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import probes
 from fingerprint.errors import HostProgramError, TargetError
 from fingerprint.targets.base import Channel, Target
+from fingerprint.targets.local import PYTHON, LocalTarget
 
 BOOT = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"
 """Free of quotes, backslashes, exclamation marks and newlines, so that every login shell passes it on unharmed."""
@@ -50,41 +56,65 @@ Handler = Callable[[str, Any], None]
 
 
 @functools.cache
-def payload() -> bytes:
-    """The host program as a zip, with the one module of others that it needs; equal sources give equal bytes."""
+def payload(*, compiled: bool = False) -> bytes:
+    """The host program as a zip, with the one module of others that it needs; equal sources give equal bytes.
+
+    Args:
+        compiled: for the interpreter that runs us, through a pipe: not compressed, and instead of a module its bytecode
+            where there is one.
+    """
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        root = Path(str(resources.files("probes")))
+    with zipfile.ZipFile(buffer, "w") as archive:
+
+        def add(name: str, path: Path) -> None:
+            code = _bytecode(path) if compiled else None
+            entry = zipfile.ZipInfo(f"{name}c" if code else name, (1980, 1, 1, 0, 0, 0))
+            kind = zipfile.ZIP_STORED if compiled else zipfile.ZIP_DEFLATED
+            archive.writestr(entry, code or path.read_bytes(), kind, 9)
+
+        root = Path(probes.__path__[0])
         for path in sorted(root.rglob("*.py")):
-            entry = zipfile.ZipInfo(f"probes/{path.relative_to(root).as_posix()}", (1980, 1, 1, 0, 0, 0))
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, path.read_bytes())
+            add(f"probes/{path.relative_to(root).as_posix()}", path)
         binding = importlib.util.find_spec("pynvml")
         if binding is not None and binding.origin:
-            entry = zipfile.ZipInfo("pynvml.py", (1980, 1, 1, 0, 0, 0))
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, Path(binding.origin).read_bytes())
+            add("pynvml.py", Path(binding.origin))
     return buffer.getvalue()
+
+
+def _bytecode(source: Path) -> bytes | None:
+    """The bytecode beside a module, where it was made by this interpreter of this very source. None is ever written."""
+    about = source.stat()
+    made_of = struct.pack("<3I", 0, int(about.st_mtime) & 0xFFFFFFFF, about.st_size & 0xFFFFFFFF)  # as in PEP 552
+    try:
+        code = Path(importlib.util.cache_from_source(source)).read_bytes()
+    except (OSError, NotImplementedError):  # the latter: this interpreter keeps none
+        return None
+    return code if code.startswith(importlib.util.MAGIC_NUMBER + made_of) else None
 
 
 class HostProgram:
     """A conversation with the host program on one target; a context manager that ends it."""
 
-    def __init__(self, target: Target, python: str = "python3") -> None:
+    def __init__(self, target: Target, python: str = PYTHON) -> None:
         self.target = target
         self._nonce = f"fp{secrets.token_hex(8)}:"
         self._number = 0
         self._channel: Channel = target.start([python, "-I", "-S", "-c", BOOT])
-        loader = LOADER.encode()
-        blob = payload()
         try:
+            loader, blob = LOADER.encode(), payload(compiled=python == PYTHON and isinstance(target, LocalTarget))
             self._write(b"%d\n%s%d\n%s%s\n" % (len(loader), loader, len(blob), blob, self._nonce.encode()))
-            importlib.import_module("snapshots")  # what answers are read with, loaded while the host gets ready
-            self.greeting: dict[str, Any] = self._hear(None, lambda _event, _value: None)
-            """What the program says of itself: `python` (its version) and `pid`."""
         except BaseException:
             self._channel.close()
             raise
+
+    @functools.cached_property
+    def greeting(self) -> dict[str, Any]:
+        """What the program says of itself first: `python` (its version) and `pid`.
+
+        Raises:
+            TargetError: it did not start, or is gone.
+        """
+        return cast("dict[str, Any]", self._hear(None, lambda _event, _value: None))
 
     def __enter__(self) -> Self:
         return self
@@ -109,6 +139,8 @@ class HostProgram:
         """
         self._number += 1
         self._write(json.dumps({"id": self._number, "call": name, "args": args}).encode() + b"\n")
+        importlib.import_module("snapshots")  # what answers are read with, loaded while the host is at work
+        _ = self.greeting
         return self._hear(self._number, on_event)
 
     def _write(self, data: bytes) -> None:

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import ast
 import base64
+import compileall
 import hashlib
+import io
 import json
 import os
+import py_compile
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import probes
 from fingerprint import capture as captures
 from fingerprint.capture import Store, capture, capture_many
 from fingerprint.errors import HostProgramError, SnapshotError, TargetError
-from fingerprint.host import BOOT, HostProgram, payload
+from fingerprint.host import BOOT, HostProgram, _bytecode, payload
 from fingerprint.targets.local import LocalTarget, ProcessChannel
 from probes import capture as probing
 from snapshots import Packages, Snapshot, Startup, load, save
@@ -70,6 +75,48 @@ def test_two_captures_of_one_host_are_the_same(host: HostProgram) -> None:
 
 def test_what_travels_is_small() -> None:
     assert len(payload()) < 200_000
+
+
+@pytest.fixture
+def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where bytecode lies instead of beside the sources; none is there yet."""
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path / "caches"))
+    payload.cache_clear()
+    yield tmp_path / "caches"
+    payload.cache_clear()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_this_interpreter_gets_the_bytecode_that_is_there_and_what_was_not_compiled_as_it_is(
+    caches: Path, *, compiled: bool
+) -> None:
+    folder = Path(probes.__path__[0])
+    if compiled:
+        compileall.compile_dir(folder, quiet=2)
+    before = sorted(caches.rglob("*"))
+    names = {Path(name) for name in zipfile.ZipFile(io.BytesIO(payload(compiled=True))).namelist()}
+    ours = {name for name in names if name.parent.name == "probes"}
+    assert {name.stem for name in ours} == {path.stem for path in folder.glob("*.py")}
+    assert {name.suffix for name in ours} == {".pyc" if compiled else ".py"}
+    with HostProgram(LocalTarget()) as host:
+        assert capture(host, {"sections": ["host"]}).host.status in {"ok", "partial"}
+    assert sorted(caches.rglob("*")) == before  # a capture leaves none
+
+
+def test_only_bytecode_of_this_very_source_and_interpreter_is_sent(caches: Path, tmp_path: Path) -> None:
+    source = tmp_path / "module.py"
+    source.write_text("answer = 1\n")
+    assert _bytecode(source) is None
+    made = Path(str(py_compile.compile(str(source))))
+    assert _bytecode(source) == made.read_bytes()
+    assert caches in made.parents
+    made.write_bytes(bytes(4) + made.read_bytes()[4:])  # another version's
+    assert _bytecode(source) is None
+    py_compile.compile(str(source), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    assert _bytecode(source) is None
+    py_compile.compile(str(source))
+    source.write_text("answer = 22\n")
+    assert _bytecode(source) is None
 
 
 def test_only_the_wanted_sections_are_read(host: HostProgram) -> None:
@@ -185,6 +232,17 @@ def test_whatever_else_a_host_prints_does_no_harm() -> None:
         assert host.call("capture", {}) == "true"
 
 
+def test_the_first_question_does_not_wait_for_the_program() -> None:
+    code = READ + (
+        "asked = out.readline()\n"
+        'print(nonce + \'{"event":"hello","value":{"python":"3","pid":7}}\')\n'
+        'print(nonce + \'{"id":1,"result":"\' + str(len(asked)) + \'"}\', flush=True)\nout.readline()\n'
+    )
+    with HostProgram(Talking(code)) as host:
+        assert host.call("capture", {}) == str(len('{"id": 1, "call": "capture", "args": {}}\n'))
+        assert host.greeting["pid"] == 7
+
+
 @pytest.mark.parametrize(
     ("code", "words"),
     [
@@ -194,8 +252,8 @@ def test_whatever_else_a_host_prints_does_no_harm() -> None:
     ],
 )
 def test_a_program_that_ends_is_a_sentence(code: str, words: str) -> None:
-    with pytest.raises(TargetError, match=words):
-        HostProgram(Talking(code))
+    with pytest.raises(TargetError, match=words), HostProgram(Talking(code)) as host:
+        host.call("capture", {})
 
 
 def test_a_program_that_is_killed_is_a_sentence() -> None:
@@ -284,8 +342,9 @@ def test_an_interpreter_that_is_too_old_is_a_sentence() -> None:
     old = sorted(Path(sys.base_prefix).parent.glob("3.[678].*/bin/python3"))  # where several are installed together
     if not old:
         pytest.skip("no Python before 3.9 on this machine")
-    with pytest.raises(TargetError, match=r"its python3 is 3\.\d, too old. Name one of the host, Python 3.9 or later"):
-        HostProgram(LocalTarget(), str(old[0]))
+    sentence = r"its python3 is 3\.\d, too old. Name one of the host, Python 3.9 or later"
+    with pytest.raises(TargetError, match=sentence), HostProgram(LocalTarget(), str(old[0])) as host:
+        host.call("capture", {})
 
 
 def test_a_capture_runs_on_python_3_9() -> None:

@@ -38,6 +38,11 @@ def errors() -> Console:
     return Console(stderr=True)
 
 
+def tell(line: str) -> None:
+    """Print a message of one line."""
+    sys.stderr.write(f"{line}\n")
+
+
 def say(text: str) -> None:
     """Print what was asked for."""
     sys.stdout.write(text if text.endswith("\n") else text + "\n")

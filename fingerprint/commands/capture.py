@@ -14,10 +14,10 @@ from fingerprint.commands.base import (
     Pid,
     Port,
     app,
-    errors,
     one_of,
     read_snapshot,
     show_as,
+    tell,
 )
 from fingerprint.errors import FingerprintError, UsageError
 
@@ -102,8 +102,6 @@ def _capture_one(
     from fingerprint.capture import store_beside
     from fingerprint.files import refuse_unwritable, save_snapshot
     from fingerprint.host import HostProgram
-    from fingerprint.measure import key_in
-    from fingerprint.measure import measure as measure_live
 
     refuse_unwritable(path)
     with HostProgram(target, python) as host:
@@ -113,6 +111,9 @@ def _capture_one(
             ask = {**ask, "pid": _choose(snapshot.server.choices)}
             snapshot = read(host, ask, store=store_beside(path))
         if measure and snapshot.server.status in {"ok", "partial"}:
+            from fingerprint.measure import key_in
+            from fingerprint.measure import measure as measure_live
+
             snapshot = snapshot.model_copy(update={"measured": measure_live(host, snapshot, key=key_in(os.environ))})
     save_snapshot(_redacted(snapshot) if redact else snapshot, path)
     if not quiet and not (snapshot.server.status == "failed" and snapshot.server.choices):
@@ -149,8 +150,7 @@ def _capture_fleet(
         else:
             words = ""
             if not quiet:
-                line = f"{path}: id {outcome.id[:16]}, {outcome.seconds:.1f} s"
-                errors().print(line, markup=False, highlight=False, soft_wrap=True)
+                tell(f"{path}: id {outcome.id[:16]}, {outcome.seconds:.1f} s")
         if words:
             sys.stderr.write(f"fingerprint: {clean(words, 4000)}\n")
             trouble = True
@@ -190,7 +190,7 @@ def _choose(choices: list[Choice]) -> int:
 
     for one in choices:
         line = f"  {one.pid}  port {one.port}  {' '.join(one.argv)}"
-        errors().print(clean(line, 160), markup=False, highlight=False, soft_wrap=True)
+        tell(clean(line, 160))
     return int(typer.prompt("Several servers run here; which pid", err=True))
 
 
@@ -201,17 +201,14 @@ def _serverless(target: Target, snapshot: Snapshot, path: Path) -> str:
 def _say_captured(snapshot: Snapshot, path: Path) -> None:
     from fingerprint.report.words import clean
 
-    console = errors()
     for name, section in snapshot.sections().items():
         words = f": {section.reason}" if section.reason else ""
         line = f"  {name:<10} {section.status:<8} {section.seconds:6.2f} s{words}"
-        console.print(clean(line, 400), markup=False, highlight=False, soft_wrap=True)
+        tell(clean(line, 400))
     if snapshot.measured is not None:
         figure = snapshot.measured
-        line = f"  {figure.metric} {figure.value:.2f} ms ({figure.source})"
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    line = f"{path}: id {snapshot.id[:16]}, {snapshot.seconds:.1f} s"
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
+        tell(f"  {figure.metric} {figure.value:.2f} ms ({figure.source})")
+    tell(f"{path}: id {snapshot.id[:16]}, {snapshot.seconds:.1f} s")
 
 
 @app.command(name="import")
@@ -235,7 +232,7 @@ def import_(
     keeper = Keeper(bytes.fromhex(secret_key()))
     made = imported("\n".join(map(text, reports)), " and ".join(map(str, reports)), clean=keeper.value)
     save_snapshot(made, output)
-    errors().print(f"{output}: id {made.id[:16]}, from a report", markup=False, highlight=False, soft_wrap=True)
+    tell(f"{output}: id {made.id[:16]}, from a report")
 
 
 @app.command()

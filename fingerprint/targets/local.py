@@ -10,6 +10,9 @@ from typing import BinaryIO, cast
 
 from fingerprint.errors import TargetError
 
+PYTHON = "python3"
+"""The interpreter of a target that nobody named; on this machine it is the one that runs us."""
+
 
 class ProcessChannel:
     """A command started on this machine; also the way to a host for every command prefix."""
@@ -62,5 +65,5 @@ class LocalTarget:
     name = "local"
 
     def start(self, argv: list[str]) -> ProcessChannel:
-        """Start a command here; `python3` means this interpreter."""
-        return ProcessChannel([sys.executable if argv[0] == "python3" else argv[0], *argv[1:]])
+        """Start a command here."""
+        return ProcessChannel([sys.executable if argv[0] == PYTHON else argv[0], *argv[1:]])

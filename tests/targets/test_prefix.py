@@ -86,8 +86,9 @@ def test_a_missing_command_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_a_host_without_python_says_so(script: Script) -> None:
     script("docker", 'echo "sh: 1: python3: not found" >&2; exit 127')
-    with pytest.raises(TargetError, match=r"docker:x: .*python3: not found\. Name one .* --host-python"):
-        HostProgram(parse_target("docker:x"))
+    sentence = pytest.raises(TargetError, match=r"docker:x: .*python3: not found\. Name one .* --host-python")
+    with sentence, HostProgram(parse_target("docker:x")) as host:
+        host.call("capture", {})
 
 
 def test_an_interpreter_of_the_host_can_be_named(script: Script) -> None:
@@ -133,7 +134,8 @@ def test_a_sudo_password_goes_to_sudo_s_input_and_nowhere_else(script: Script) -
 
 def test_a_wrong_sudo_password_and_a_missing_one_are_sentences(script: Script) -> None:
     script("sudo", FAKE_SUDO.format(without="exit 1"))
-    with pytest.raises(TargetError, match="incorrect password"):
-        HostProgram(SudoTarget(parse_target("local"), lambda: "wrong"))
+    sudo = SudoTarget(parse_target("local"), lambda: "wrong")
+    with pytest.raises(TargetError, match="incorrect password"), HostProgram(sudo) as host:
+        host.call("capture", {})
     with pytest.raises(TargetError, match="sudo wants a password"):
         HostProgram(SudoTarget(parse_target("local")))
