@@ -6,18 +6,27 @@ launcher is the nearest ancestor of the ranks without such a title. Two servers 
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import itertools
 import os
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from probes import caches, declared, processes
-from probes.reading import Json, attempt, is_unread, read_text, unread
-from probes.secrets import Keeper
+from probes.reading import Json, attempt, is_unread, read_bytes, read_text, unread
+from probes.secrets import Keeper, is_secret_name
 
 _TITLE = "sglang::"
 _RANK = re.compile(r"sglang::scheduler((?:_[A-Z]+\d+)*)$")
 _MODULES = ("sglang.launch_server", "tinyserve.launch_server")
 _DEFAULT_PORT = 30000
+_SETTINGS = re.compile(r"\.(ya?ml|json|toml|jinja|ini)$")
+_MOST_FILES = 16
+_LARGEST_FILE_BYTES = 8 << 20
+_LARGEST_TEXT_BYTES = 16 << 10
+_LARGEST_TEXTS_BYTES = 64 << 10
+"""Of one file of settings, of its text, and of all such texts together."""
 
 
 class Process(NamedTuple):
@@ -253,6 +262,8 @@ def read(context: Dict[str, Any]) -> Json:
             if not is_unread(entry[part]):
                 keeper.variables(entry[part])
     arguments = _arguments(server, keeper)
+    launched = context["serving"]["variables"]
+    named = named_files(server.launcher.argv, {} if is_unread(launched) else launched, launcher["cwd"])
     announced = attempt(lambda: declared.read(first))
     if isinstance(announced, dict) and "variables" in announced:
         plain = {name: value for name, value in announced["variables"].items() if isinstance(value, str)}
@@ -263,6 +274,7 @@ def read(context: Dict[str, Any]) -> Json:
         "url": _url(server),
         "processes": {key: _clean(entry, keeper) for key, entry in raw.items()},
         "declared": announced,
+        "files": _files(named, context["serving"]["elsewhere"], keeper),
         "arguments": arguments,
     }
 
@@ -465,6 +477,50 @@ def _arguments(server: Found, keeper: Keeper) -> Json:
 def cleaned(arguments: Dict[str, Json], keeper: Keeper) -> Dict[str, Json]:
     """Those arguments that have a value, secrets replaced."""
     return {name: _cleaned(name, value, keeper) for name, value in sorted(arguments.items()) if value is not None}
+
+
+def named_files(argv: List[str], variables: Dict[str, str], cwd: Json) -> Iterator[Tuple[str, str]]:
+    """The files of settings that a launch names: by which flag or variable, and where each lies.
+
+    They are told by their endings: engines give such flags other names from version to version.
+    """
+    flag = ""
+    for word in argv[1:]:
+        value = word
+        if word.startswith("--"):
+            flag, _, value = word.partition("=")
+        if _SETTINGS.search(value) and not is_secret_name(flag.lstrip("-")):
+            yield flag or os.path.basename(word), os.path.join(cwd if isinstance(cwd, str) else "/", value.lstrip("@"))
+    for name, value in sorted(variables.items()):
+        if (
+            value.startswith("/")
+            and _SETTINGS.search(value)
+            and not name.startswith("NCCL_")
+            and not is_secret_name(name)
+        ):
+            yield name, value
+
+
+def _files(named: Iterable[Tuple[str, str]], elsewhere: Optional[str], keeper: Keeper) -> Dict[str, Json]:
+    """Digest and text of each of these files that is there, within bounds."""
+    found: Dict[str, Json] = {}
+    left = _LARGEST_TEXTS_BYTES
+    for name, path in itertools.islice(named, _MOST_FILES):
+        if not elsewhere and not os.path.isfile(path):
+            continue
+        raw = unread(elsewhere) if elsewhere else attempt(functools.partial(read_bytes, path, _LARGEST_FILE_BYTES + 1))
+        if isinstance(raw, bytes) and len(raw) > _LARGEST_FILE_BYTES:
+            raw = unread(f"{path} is larger than {_LARGEST_FILE_BYTES >> 20} MiB")
+        key, number = name, 2
+        while key in found:
+            key, number = f"{name} ({number})", number + 1
+        found[key] = {"path": path, "sha256": raw, "text": raw}
+        if isinstance(raw, bytes):
+            short = len(raw) <= min(_LARGEST_TEXT_BYTES, left)
+            left -= len(raw) if short else 0
+            text = keeper.text(raw.decode("utf-8", "replace")) if short else None
+            found[key] = {"path": path, "sha256": hashlib.sha256(raw).hexdigest(), "text": text}
+    return found
 
 
 def _cleaned(name: str, value: Json, keeper: Keeper) -> Json:

@@ -12,7 +12,7 @@ from snapshots.log import Log, Running
 from snapshots.models import Model, ModelFile, Models
 from snapshots.nccl import NamedFile, Nccl, NcclFile
 from snapshots.packages import CondaPackage, Distribution, Interpreter, Packages
-from snapshots.server import Choice, Declared, Library, Process, Server
+from snapshots.server import Choice, Declared, Library, Process, Server, SettingsFile
 from snapshots.snapshot import SCHEMA, Batch, Measured, NotASnapshotError, Snapshot, load, parse, save
 from snapshots.startup import Startup, StartupFile
 from snapshots.topology import InfinibandPort, NetworkInterface, NumaNode, PciDevice, Topology
@@ -63,6 +63,7 @@ __all__ = [
     "Running",
     "Section",
     "Server",
+    "SettingsFile",
     "Snapshot",
     "Startup",
     "StartupFile",

@@ -64,6 +64,15 @@ class Process(Part):
     """The kinds in which it does not share the launcher's namespace."""
 
 
+class SettingsFile(Part):
+    """A file of settings that the launch names."""
+
+    path: State[str]
+    sha256: Read[str]
+    text: State[Read[str | None]] = None
+    """Secrets replaced; None for a long one."""
+
+
 class Declared(Part):
     """What starts the server, and the variables that it declares for it."""
 
@@ -94,5 +103,7 @@ class Server(Section):
     processes: dict[str, Process] = {}
     declared: Read[Declared | None] = None
     """None where no service manager or container engine is seen, as from inside a container."""
+    files: dict[str, SettingsFile] = {}
+    """Files of settings (YAML, JSON, TOML, templates) by the flag or variable of the launch that names them."""
     arguments: Read[dict[str, JsonValue]] = {}
     """Resolved arguments from `/server_info`, without ports, times and secrets."""

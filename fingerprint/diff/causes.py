@@ -7,7 +7,7 @@ its own rank: torch moved because sglang pins it, and triton because torch does,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -248,6 +248,23 @@ def _what_one_setting_brings(scene: Scene) -> Iterator[tuple[Key, Key]]:
             for name, key in names.items():
                 if re.fullmatch(effects, name):
                     yield key, causes[0]
+
+
+@_rule
+def _a_file_of_settings_resolves_arguments(scene: Scene) -> Iterator[tuple[Key, Key]]:
+    """Resolved arguments that a line names which changed in a file that the launch reads."""
+    for origin, item in scene.differences.items():
+        if origin[:2] == ("server", "files"):
+            names = settings_in(item.details)
+            for key in scene.differences:
+                if key[:2] == ("server", "arguments") and key[2] in names:
+                    yield key, origin
+
+
+def settings_in(lines: Iterable[str]) -> set[str]:
+    """What the changed lines of a file of settings set, named as resolved arguments are."""
+    found = (re.match(r"""[-+]\s*["']?([A-Za-z][\w-]*)["']?\s*[:=]""", line) for line in lines)
+    return {match[1].replace("-", "_").lower() for match in found if match}
 
 
 @_rule

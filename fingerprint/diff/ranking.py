@@ -19,7 +19,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from fingerprint.diff import knowledge
-from fingerprint.diff.causes import owner_by_directory
+from fingerprint.diff.causes import owner_by_directory, settings_in
 from fingerprint.diff.difference import Difference, Reason
 from fingerprint.diff.knowledge import JUDGEMENT, Known, first
 from fingerprint.hunks import Hunk, apart, hunks
@@ -521,6 +521,15 @@ def _what_a_process_property_does(difference: Difference, scene: Scene) -> Itera
             yield Reason("the server is made of other processes", 1.2, HERE)
         case (_, "command"):
             yield Reason("the server is started by another program", 0.8, HERE)
+        case (_, "files", name):
+            rows = [first(knowledge.FLAGS, "--" + one.replace("_", "-")) for one in settings_in(difference.details)]
+            likeliest = max((row for row in rows if row is not None), key=lambda row: row.weight, default=None)
+            if name != "--config" or likeliest is None:
+                yield Reason("the launch reads settings from it", 0.8, HERE)
+            else:
+                yield Reason(
+                    f"the launch reads its flags from it: {likeliest.text}", likeliest.weight, likeliest.source
+                )
         case (_, "declared", "variables", name) if ("server", "variables", name) in scene.differences:
             yield Reason("what the server has of it is a difference of its own", -1.0, HERE)
         case (_, "declared", "variables", _):

@@ -32,6 +32,7 @@ from snapshots import (
     Packages,
     Section,
     Server,
+    SettingsFile,
     Startup,
     StartupFile,
     Tree,
@@ -375,9 +376,12 @@ def _server(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
     arguments: dict[str, list[Change]] = {}
     command: Change | None = None
     started: list[Change] = []
+    files: dict[str, list[Change]] = {}
     rest: list[Change] = []
     for change in changes:
         match change.key:
+            case (_, "files", name, *_):
+                files.setdefault(name, []).append(change)
             case (_, "declared", *_) if old.declared is None or new.declared is None:
                 started.append(change)
             case (_, "processes", role, *_) if role not in old.processes or role not in new.processes:
@@ -397,6 +401,8 @@ def _server(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
     yield from _command(command, arguments)
     for name, members in libraries.items():
         yield _library(name, old, new, members)
+    for name, members in files.items():
+        yield _settings(name, old.files.get(name), new.files.get(name), members)
     if started:
         yield Difference(
             key=("server", "declared"),
@@ -426,6 +432,27 @@ def _threads(role: str, old: Server, new: Server) -> tuple[str, ...]:
         for word, side in (("before", old), ("now", new))
         for cpus, names in side.processes[role].thread_names.items()
     )
+
+
+def _settings(name: str, was: SettingsFile | None, now: SettingsFile | None, members: list[Change]) -> Difference:
+    """A file of settings that the launch names, line by line."""
+    lines = list(_changed_lines(was, now))
+    texts = [isinstance(side.text, str) for side in (was, now) if side is not None]
+    note = "" if lines or not all(texts) or was is None or now is None else "only secrets in it differ"
+    return Difference(
+        key=("server", "files", name),
+        verdict=_presence(was, now),
+        old=_kept_text(was),
+        new=_kept_text(now),
+        title=f"file of {name}",
+        note=note,
+        details=tuple(lines[:MOST_LINES] + [f"and {len(lines) - MOST_LINES} more lines"] * (len(lines) > MOST_LINES)),
+        changes=tuple(members),
+    )
+
+
+MOST_LINES = 60
+"""Lines of a file of settings that are told."""
 
 
 def _declarer(side: Server) -> str | None:
@@ -789,8 +816,8 @@ def _startup(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
         yield Difference(
             key=("startup", "files", name),
             verdict=_presence(was, now),
-            old=_startup_text(was),
-            new=_startup_text(now),
+            old=_kept_text(was),
+            new=_kept_text(now),
             title=name,
             note=_startup_note(was, now),
             details=tuple(_changed_lines(was, now)),
@@ -800,7 +827,7 @@ def _startup(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
     yield from general(pair, rest)
 
 
-def _startup_text(file: StartupFile | None) -> str | None:
+def _kept_text(file: StartupFile | SettingsFile | None) -> str | None:
     if file is None:
         return None
     return f"{file.path} ({file.sha256[:12] if isinstance(file.sha256, str) else 'not read'})"
@@ -813,14 +840,14 @@ def _startup_note(was: StartupFile | None, now: StartupFile | None) -> str:
     return "runs code in every Python process" if runs else "only adds directories to the path"
 
 
-def _changed_lines(was: StartupFile | None, now: StartupFile | None) -> Iterator[str]:
+def _changed_lines(was: StartupFile | SettingsFile | None, now: StartupFile | SettingsFile | None) -> Iterator[str]:
     before, after = (_lines(file) for file in (was, now))
     for line in difflib.unified_diff(before, after, lineterm="", n=0):
         if not line.startswith(("---", "+++", "@@")):
             yield line
 
 
-def _lines(file: StartupFile | None) -> list[str]:
+def _lines(file: StartupFile | SettingsFile | None) -> list[str]:
     return file.text.splitlines() if file is not None and isinstance(file.text, str) else []
 
 

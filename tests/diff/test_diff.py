@@ -32,6 +32,7 @@ from snapshots import (
     Running,
     Section,
     Server,
+    SettingsFile,
     Snapshot,
     Startup,
     StartupFile,
@@ -329,6 +330,28 @@ def test_a_declaration_is_told_below_the_variable_that_it_brought_and_ranks_low_
     both = snapshot(server=bare.server.model_copy(update={"declared": host("LL", "LL").server.declared}))
     whole = one(compare(bare, both))
     assert (whole.title, whole.old, whole.new) == ("what starts the server", None, "systemd, 1 variables")
+
+
+def test_a_file_of_settings_is_told_by_its_lines_with_the_arguments_that_follow() -> None:
+    def host(sha256: str, text: str, backend: str) -> Snapshot:
+        files = {"--config": SettingsFile(path="/srv/s.yaml", sha256=sha256 * 64, text=text)}
+        made = server(("launcher", {})).model_copy(update={"files": files, "arguments": {"attention_backend": backend}})
+        return snapshot(server=made)
+
+    old = host("a", "tp-size: 1\nattention-backend: fa3\n", "fa3")
+    (line,) = compare(old, host("b", "tp-size: 1\nattention-backend: triton\n", "triton")).lines()
+    assert line.difference.details == ("-attention-backend: fa3", "+attention-backend: triton")
+    assert [item.title for item in line.members()] == ["file of --config", "resolved argument attention_backend"]
+    assert any("attention kernel" in reason.text for reason in line.difference.reasons)
+    assert line.difference.likelihood > 0.7
+    port = one(compare(old, host("b", "tp-size: 1\nattention-backend: fa3\nlog-level: info\n", "fa3")))
+    assert port.likelihood < 0.3
+    hidden = one(compare(old, host("b", "tp-size: 1\nattention-backend: fa3\n", "fa3")))
+    assert hidden.note == "only secrets in it differ"
+    assert compare(old, host("a", "tp-size: 1\nattention-backend: fa3\n", "fa3")).equal
+    many = one(compare(host("a", "", "x"), host("b", "\n".join(map(str, range(100))), "x")))
+    assert len(many.details) == 61
+    assert many.details[-1] == "and 40 more lines"
 
 
 def test_another_packet_size_matters_between_nodes_and_hardly_on_one() -> None:

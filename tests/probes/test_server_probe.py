@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probes import caches, limits, models, nccl, packages, processes, server, startup, surroundings, tree
+from probes.secrets import Keeper
 from snapshots import Process, Server, identity_digest, leaves
 
 Context = Callable[..., dict[str, Any]]
@@ -412,3 +414,43 @@ def test_processors_are_written_as_the_kernel_writes_them(numbers: set[int]) -> 
     text = processes.cpu_list(numbers)
     assert surroundings.numbers(text) == numbers
     assert text.count("-") + text.count(",") < max(2 * len(numbers), 1)
+
+
+def test_files_of_settings_that_the_launch_names_are_told_without_their_secrets(
+    start_server: Start, context: Context, tmp_path: Path
+) -> None:
+    (tmp_path / "settings.yaml").write_text(f"tp-size: 2\nhf_token: hf_{'a' * 24}\n")
+    (tmp_path / "lm.yaml").write_text("chunk_size: 256\n")
+    (tmp_path / "account.json").write_text('{"client_id": "1234567890"}')
+    (tmp_path / "long.json").write_text("[" + "1," * 10_000 + "1]")
+    os.mkfifo(tmp_path / "pipe.json")
+    started = start_server(
+        "--config", "settings.yaml", "--deepep-config=long.json", "--other", "pipe.json", "--more", "absent.yaml",
+        "--files", "lm.yaml", "lm.yaml", LMCACHE_CONFIG_FILE=str(tmp_path / "lm.yaml"), INLINE="{}.json",
+        GOOGLE_APPLICATION_CREDENTIALS=str(tmp_path / "account.json"),
+    )  # fmt: skip
+    section = server.read(context(pid=started.pid))
+    assert "a" * 24 not in json.dumps(section)
+    assert "1234567890" not in json.dumps(section)
+    found = Server.model_validate(section).files
+    assert list(found) == ["--config", "--deepep-config", "--files", "--files (2)", "LMCACHE_CONFIG_FILE"]
+    config = found["--config"]
+    assert isinstance(config.text, str)
+    assert config.text.startswith("tp-size: 2\nhf_token: <secret:")
+    assert config.sha256 == hashlib.sha256((tmp_path / "settings.yaml").read_bytes()).hexdigest()
+    assert config.path == str(tmp_path / "settings.yaml")
+    assert (found["--deepep-config"].text, len(str(found["--deepep-config"].sha256))) == (None, 64)
+    assert found["LMCACHE_CONFIG_FILE"].text == "chunk_size: 256\n"
+
+
+def test_files_of_settings_are_bounded(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.json" for number in range(30)]
+    for path in paths:
+        path.write_text(" " * 10_000)
+    paths[0].write_bytes(b" " * (9 << 20))
+    found = server._files(((path.name, str(path)) for path in paths), None, Keeper(b"k"))
+    assert len(found) == 16
+    assert "larger than 8 MiB" in found["0.json"]["sha256"]["unread"]
+    assert sum(len(one["text"]) for one in found.values() if isinstance(one["text"], str)) == 60_000
+    apart = server._files([("--config", "/there/only.yaml")], "elsewhere", Keeper(b"k"))
+    assert apart["--config"]["sha256"] == {"unread": "elsewhere"}
