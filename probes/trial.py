@@ -179,25 +179,19 @@ class Trials:
         """Put everything back, the production server included, and wait until that answers.
 
         Args:
-            ask: `port`, `secure`, `paths` and `timeout_s` of its readiness; `port` None does not wait.
+            ask: `host`, `port`, `secure`, `paths` and `timeout_s` of its readiness; `port` None does not wait.
         """
         said = self._settings.put_back(server=True)
         until = time.monotonic() + float(ask["timeout_s"])
-        while ask.get("port") is not None and not self._answers(
-            measure.Server(ask["port"], secure=ask["secure"]), ask["paths"]
-        ):
+        port, paths = ask.get("port"), ask["paths"]
+        while port is not None:
+            at = measure.Server(port, ask["host"], secure=ask["secure"])
+            if _is_ready(at, paths) if paths else host_settings.listens(port):
+                break
             if time.monotonic() > until:
-                raise TrialError("start", f"the production server was started and does not answer on {ask['port']}")
+                raise TrialError("start", f"the production server was started and does not answer on {port}")
             time.sleep(0.05)
         return {"restored": said}
-
-    def _answers(self, server: measure.Server, paths: List[str]) -> bool:
-        for path in paths:
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                status, _ = measure.get(server, path, 10.0)
-                if status != 404:
-                    return status == 200
-        return not paths and host_settings.listens(server.port)
 
     def keep(self, ask: Json, _emit: Emit) -> Json:
         """Take in pieces of files that trials put in place.
@@ -331,7 +325,6 @@ class Trials:
     def _await_ready(self, server: _Kept, at: measure.Server, ready: Json) -> float:
         began = time.monotonic()
         timeout_s = float(ready.get("timeout_s", 600.0))
-        paths: List[str] = list(ready["paths"])
         while True:
             if self._cancelled.is_set():
                 raise TrialError("cancelled", "cancelled")
@@ -342,14 +335,8 @@ class Trials:
                 )
             if time.monotonic() - began > timeout_s:
                 raise TrialError("launch", f"the server was not ready within {timeout_s:g} s{server.last_words()}")
-            try:
-                status, _ = measure.get(at, paths[0], 10.0)
-            except (OSError, http.client.HTTPException):
-                status = 0
-            if status == 200:
+            if _is_ready(at, ready["paths"]):
                 return time.monotonic() - began
-            if status == 404 and len(paths) > 1:
-                paths.pop(0)  # an older engine without this page
             time.sleep(0.01)
 
     def _prove(self, plan: Json, started: Json) -> List[Json]:
@@ -407,6 +394,21 @@ def _decisions(log: str, figures: Json, at: Optional[measure.Server], secrets: S
         except Exception as error:  # whatever a server answers there
             facts[SERVER_INFO.strip()] = unread(error)
     return facts
+
+
+def _is_ready(server: measure.Server, paths: List[str]) -> bool:
+    """Whether a server says so, on the first of the pages that it has.
+
+    An older one has no such page, or keeps what it has not behind its key (SGLang's `/health...` never needs one).
+    """
+    for path in paths:
+        try:
+            status, _ = measure.get(server, path, 10.0)
+        except (OSError, http.client.HTTPException):
+            return False
+        if status not in {401, 403, 404}:
+            return status == 200
+    return False
 
 
 def _how(code: int) -> str:

@@ -345,7 +345,8 @@ def _get_ready(
 
 def _start_server(host: HostProgram, as_in: Snapshot, engine: Engine) -> None:
     """Have everything put back, and wait until the production server answers where the snapshot says."""
-    at = {"port": _port(as_in), "secure": _address(as_in).scheme == "https"}
+    address = _address(as_in)
+    at = {"host": address.hostname, "port": address.port, "secure": address.scheme == "https"}
     host.call("start server", {**at, "paths": list(engine.ready_paths), "timeout_s": engine.ready_s})
 
 

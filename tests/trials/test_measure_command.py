@@ -11,14 +11,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from certificates import self_signed
 from incident_host import Incident
 
 import snapshots
@@ -121,12 +118,12 @@ class Proxy(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, port: int, certificate: Path) -> None:
+    def __init__(self, port: int, certificate: Path, private: Path) -> None:
         self.behind = port
         self.seen: list[str | None] = []
         super().__init__(("127.0.0.1", 0), Passes)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate)
+        context.load_cert_chain(certificate, private)
         self.socket = context.wrap_socket(self.socket, server_side=True)
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -160,16 +157,8 @@ class Passes(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def proxy(incident: Incident, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
-    path = tmp_path_factory.mktemp("tls") / "both.pem"
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "gpu01.example")])
-    now = datetime.now(timezone.utc)
-    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    builder = builder.serial_number(1).not_valid_before(now - timedelta(1)).not_valid_after(now + timedelta(1))
-    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
-    path.write_bytes(private + builder.sign(key, hashes.SHA256()).public_bytes(pem))
-    server = Proxy(incident.port, path)
+    certificate, private = self_signed(tmp_path_factory.mktemp("tls"), "gpu01.example")
+    server = Proxy(incident.port, certificate, private)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server
     server.shutdown()

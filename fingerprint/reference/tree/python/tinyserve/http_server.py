@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MAX_BODY_BYTES = 1 << 22
+_OPEN = ("/health", "/ready", "/metrics")
+"""Beginnings of paths that nobody needs a key for."""
 
 
 class BadRequest(Exception):  # noqa: N818 - the name of the HTTP status
@@ -37,6 +39,8 @@ class Handler(BaseHTTPRequestHandler):
         """Health, information and metrics."""
         engine = self.server.engine
         path = self.path.partition("?")[0]
+        if not path.startswith(_OPEN) and not self._may():
+            return
         if path in ("/health", "/ready"):
             self._reply(HTTPStatus.OK if engine.ready.is_set() else HTTPStatus.SERVICE_UNAVAILABLE, b"")
         elif path == "/health_generate":
@@ -59,6 +63,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Generation."""
+        if not self._may():
+            return
         if self.path.partition("?")[0] != "/generate":
             self.close_connection = True  # its body has not been read
             self._json(HTTPStatus.NOT_FOUND, {"detail": "Not Found"})
@@ -87,6 +93,15 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
         """One access line; not at the usual level, for clients poll until the server is ready."""
         logger.debug(format, *args)
+
+    def _may(self) -> bool:
+        """Whether the client showed the key; one that did not is refused here."""
+        key = self.server.engine.args.api_key
+        if not key or self.headers.get("Authorization") == f"Bearer {key}":
+            return True
+        self.close_connection = True  # its body has not been read
+        self._json(HTTPStatus.UNAUTHORIZED, {"error": "Unauthorized"})
+        return False
 
     def _request(self) -> tuple[list[int], int, bool, bool]:
         """The prompt, the number of tokens wanted, whether to run past the end token, and whether to stream."""
@@ -160,8 +175,15 @@ class Server(ThreadingHTTPServer):
         self.engine = engine
         self.vocab_size = vocab_size
         super().__init__((engine.args.host, engine.args.port), Handler)
+        if engine.args.ssl_certfile:
+            import ssl
+
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(engine.args.ssl_certfile, engine.args.ssl_keyfile)
+            # The handshake is made by the thread of the connection: a client that makes none holds nobody up.
+            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - the base class's signature
-        """A client that hung up is no event; anything else is shown."""
-        if not isinstance(sys.exc_info()[1], ConnectionError):
+        """A client that hung up, or speaks another protocol, is no event; anything else is shown."""
+        if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)

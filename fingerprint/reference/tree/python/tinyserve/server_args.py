@@ -56,12 +56,17 @@ class ServerArgs:
     skip_server_warmup: bool = _flag(
         "--skip-server-warmup", default=False, action="store_true", help="be ready without a first request"
     )
+    api_key: str = _flag("--api-key", default="", help="the key that a request must show")
+    ssl_certfile: str = _flag("--ssl-certfile", default="", help="certificate; with it TLS is spoken")
+    ssl_keyfile: str = _flag("--ssl-keyfile", default="", help="its private key")
 
     def resolve(self, parser: argparse.ArgumentParser) -> None:
         """Fill in what follows from other flags; refuse what contradicts them."""
         if not self.model_path:
             parser.error("--model-path is missing: name the folder of the target model")
         self.served_model_name = self.served_model_name or self.model_path
+        if bool(self.ssl_certfile) != bool(self.ssl_keyfile):
+            parser.error("--ssl-certfile and --ssl-keyfile go together")
         if self.speculative_algorithm == "EAGLE3":
             if not self.speculative_draft_model_path:
                 parser.error("--speculative-algorithm EAGLE3 needs --speculative-draft-model-path")
