@@ -16,7 +16,7 @@ from fingerprint.engines import SGLANG, Engine, engine_of, figure_of
 from fingerprint.errors import HostProgramError, LaunchError, UsageError
 from fingerprint.files import load_snapshot, save_snapshot
 from fingerprint.speed import accept_length_for, tokens_per_second
-from snapshots import Batch, Measured
+from snapshots import Batch, Measured, Unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -52,8 +52,13 @@ class Address:
         except ValueError:
             port = None
         if parts.scheme not in {"", "http", "https"} or port is None or parts.path not in {"", "/"}:
-            raise UsageError(f"{url} is no address that can be measured; write http://127.0.0.1:30000 (or https).")
+            known = f"{parts.scheme or 'http'}://{parts.netloc}" if port is not None else "http://127.0.0.1:30000"
+            raise UsageError(f"{url} is no address that can be measured; write {known} (or https).")
         return cls(parts.hostname or "127.0.0.1", port, parts.scheme == "https")
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.secure else 'http'}://{host}:{self.port}"
 
 
 def key_in(variables: Mapping[str, str]) -> str | None:
@@ -81,6 +86,17 @@ def measure(host: HostProgram, snapshot: Snapshot, concurrency: Iterable[int] = 
     return measure_at(host, Address.of(url), engine_of(snapshot.server.engine), concurrency, key)
 
 
+def with_figures(host: HostProgram, snapshot: Snapshot, key: str | None) -> tuple[Snapshot, str | None]:
+    """The snapshot with the figures of its server; or as it was, and why they cannot be had.
+
+    What was read is not lost for a server that does not answer.
+    """
+    try:
+        return snapshot.model_copy(update={"measured": measure(host, snapshot, key=key)}), None
+    except (UsageError, LaunchError) as error:
+        return snapshot, str(error)
+
+
 def measure_at(
     host: HostProgram, at: Address, engine: Engine, concurrency: Iterable[int] = (), key: str | None = None
 ) -> Measured:
@@ -93,13 +109,23 @@ def measure_at(
     """
     batches: dict[str, Batch] = {}
     asked = {**at.__dict__, "key": key, **engine.measurement()}
-    alone = host.call("measure", asked)
+
+    def answer(together: int) -> dict[str, object]:
+        try:
+            said: dict[str, object] = host.call("measure", {**asked, "concurrency": together})
+        except HostProgramError as error:
+            if error.kind != "measure":
+                raise
+            raise LaunchError(f"{at} on {host.target.name} cannot be measured: {error}.") from None
+        return said
+
+    alone = answer(1)
     figure = figure_of(alone, engine.metrics)
     if isinstance(figure, str):
-        raise LaunchError(f"The live server cannot be measured: {figure}.")
+        raise LaunchError(f"{at} on {host.target.name} cannot be measured: {figure}.")
     batches["1"] = _batch(alone)
     for number in sorted({*concurrency} - {1}):
-        batches[str(number)] = _batch(host.call("measure", {**asked, "concurrency": number}))
+        batches[str(number)] = _batch(answer(number))
 
     def number_of(name: str) -> float | None:
         value = batches["1"].figures.get(name)
@@ -182,9 +208,11 @@ def break_even(cycle_ms: float, accept_length: float, wanted: Iterable[float]) -
     )
 
 
-def break_even_of(measured: Measured, wanted: Iterable[float]) -> BreakEven | None:
-    """The break-even of a measurement; None where it has no cycle or no accept length."""
-    cycle = measured.batches["1"].figures.get("cycle_mean_ms") if "1" in measured.batches else None
-    if not isinstance(cycle, float) or measured.accept_length is None:
-        return None
-    return break_even(cycle, measured.accept_length, wanted)
+def break_even_of(measured: Measured, wanted: Iterable[float]) -> BreakEven | Unread:
+    """The break-even of a measurement, or why it has none."""
+    figures = measured.batches["1"].figures if "1" in measured.batches else {}
+    cycle, length = (figures.get(name) for name in ("cycle_mean_ms", "accept_length"))
+    if isinstance(cycle, float) and isinstance(length, float):
+        return break_even(cycle, length, wanted)
+    reasons = (one.unread for one in (length, cycle) if isinstance(one, Unread))
+    return Unread(unread=next(reasons, "it was measured without cycles"))

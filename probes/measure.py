@@ -251,7 +251,9 @@ def generate(server: Server, body: Json, timeout_s: float, clock: Callable[[], f
             while True:
                 line = answer.readline(LARGEST_ANSWER_BYTES)
                 if not line:
-                    raise MeasureError("the stream broke off before its end")
+                    raise MeasureError(
+                        "the stream broke off before its end: the server died or cut it off, as its log says"
+                    )
                 now = clock()
                 data = line[5:].strip()
                 if data == b"[DONE]":

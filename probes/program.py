@@ -84,7 +84,10 @@ def _measure(ask: Json, _emit: Emit) -> Json:
     port = int(ask["port"])
     argv = server.on_port(port) or []
     at = measure.Server(port, ask["host"], ask.get("key") or server.key_of(argv), bool(ask.get("secure")))
-    figures = measure.measure(at, ask)
+    try:
+        figures = measure.measure(at, ask)
+    except measure.MeasureError as error:
+        raise measure.MeasureError(f"{error}{server.misread(at.host, port, secure=at.secure)}") from error
     with contextlib.suppress(Exception):  # a server that does not say how many ranks it has
         told = information.ask(at._replace(key=ask.get("key") or server.admin_key_of(argv)))
         information.name_ranks(figures, told)

@@ -225,6 +225,23 @@ def on_port(port: int) -> Optional[List[str]]:
     return matching[0].launcher.argv if len(matching) == 1 else None
 
 
+def misread(host: str, port: int, *, secure: bool) -> str:
+    """What is wrong with an address at which nothing could be had, as the end of a sentence; empty: nothing is seen."""
+    servers = find(snapshot_of_processes())
+    here = [is_secure(one.launcher.argv) for one in servers if one.port == port]
+    if here and here[0] != secure:
+        return "; it speaks TLS, write https://" if here[0] else "; it speaks no TLS, write http://"
+    import socket
+
+    try:
+        with socket.create_connection((host, port), timeout=3.0):
+            return ""
+    except OSError:
+        ports = sorted({str(one.port) for one in servers if one.port is not None}, key=int)
+        others = f"a server of this host is on port {' or '.join(ports)}" if ports else "no server was found here"
+        return f"; nothing listens there, and {others}"
+
+
 def read(context: Dict[str, Any]) -> Json:
     """The server section. Leaves `context["serving"]` for the other probes: the launcher as it really is."""
     ask, keeper = context["ask"], context["keeper"]

@@ -104,24 +104,28 @@ def _capture_one(
     from fingerprint.host import HostProgram
 
     refuse_unwritable(path)
+    if measure:
+        from fingerprint.measure import key_in, with_figures
+
+        key = key_in(os.environ)  # refused before anything is read
     with HostProgram(target, python) as host:
         snapshot = read(host, ask, store=store_beside(path))
         undecided = len(snapshot.server.choices) > 1 and not {"pid", "port"} & ask.keys()
         if undecided and sys.stdin.isatty() and sys.stderr.isatty():
             ask = {**ask, "pid": _choose(snapshot.server.choices)}
             snapshot = read(host, ask, store=store_beside(path))
+        unmeasured: str | None = f"{snapshot.server.reason or 'no server is running'}."
         if measure and snapshot.server.status in {"ok", "partial"}:
-            from fingerprint.measure import key_in
-            from fingerprint.measure import measure as measure_live
-
-            snapshot = snapshot.model_copy(update={"measured": measure_live(host, snapshot, key=key_in(os.environ))})
+            snapshot, unmeasured = with_figures(host, snapshot, key)
     save_snapshot(_redacted(snapshot) if redact else snapshot, path)
     if not quiet and not (snapshot.server.status == "failed" and snapshot.server.choices):
         _say_captured(snapshot, path)
     if snapshot.server.status == "failed":
         raise UsageError(_serverless(target, snapshot, path))
     if measure and snapshot.measured is None:
-        raise UsageError(f"{target.name}: nothing was measured: {snapshot.server.reason or 'no server is running'}.")
+        raise UsageError(
+            f"{target.name}: nothing was measured: {unmeasured} The snapshot in {path} is without figures."
+        )
     if all(section.status in {"failed", "absent"} for section in snapshot.sections().values()):
         raise typer.Exit(2)
 
@@ -270,10 +274,11 @@ def measure(
         figures = measure_at(host, at, engine_for(snapshot, requests, tokens), concurrency or (), key)
     if attach is not None:
         write(attach, at, figures)
-    even = break_even_of(figures, [*([baseline] if baseline else []), *(wanted or [])])
+    speeds = [*([baseline] if baseline else []), *(wanted or [])]
+    even = break_even_of(figures, speeds)
     show_as(
         format,
-        lambda: views.terminal(url, figures, even),
+        lambda: views.terminal(url, figures, even, asked=bool(speeds)),
         lambda: "",
         lambda: views.as_json(url, figures, even),
     )

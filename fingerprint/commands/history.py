@@ -34,22 +34,25 @@ def record(
     from fingerprint.capture import capture as read
     from fingerprint.host import HostProgram
     from fingerprint.key import secret_key
-    from fingerprint.measure import key_in
-    from fingerprint.measure import measure as measure_live
+    from fingerprint.measure import key_in, with_figures
     from fingerprint.targets import parse_target
 
     history = history_here()
+    key = key_in(os.environ)
     ask = {"pid": pid, "port": port, "keep": keep or [], "verify": True, "secret_key": secret_key()}
     with HostProgram(parse_target(target)) as host:
         snapshot = read(host, ask, store=Store(history.root / "snapshots" / "kept"))
         if snapshot.server.status == "failed":
             raise UsageError(f"{target}: {snapshot.server.reason}. Nothing was recorded.")
+        unmeasured = None
         if measure and snapshot.server.status in {"ok", "partial"}:
-            snapshot = snapshot.model_copy(update={"measured": measure_live(host, snapshot, key=key_in(os.environ))})
+            snapshot, unmeasured = with_figures(host, snapshot, key)
     made = history.record(snapshot, tag)
     history.prune(keep_bytes)
     if not quiet:
         say(f"recorded {made.snapshot[:16]}{f' as @{tag}' if tag else ''} in {history.root}")
+    if unmeasured is not None:
+        raise UsageError(f"{target}: recorded without figures (--no-measure records so at once): {unmeasured}")
 
 
 @app.command()

@@ -28,14 +28,15 @@ ROWS = (
 """Every figure in the order in which it is read: what a cycle consists of, the cycle, and what it gives."""
 
 
-def terminal(where: str, measured: Measured, even: BreakEven | None) -> RenderableType:
-    """One table for each number of requests at a time, and the break-even in words."""
+def terminal(where: str, measured: Measured, even: BreakEven | Unread, *, asked: bool) -> RenderableType:
+    """One table for each number of requests at a time, and the break-even in words; why there is none, if `asked`."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
+    requests = f"{measured.requests} request{'s' if measured.requests > 1 else ''}"
     parts: list[RenderableType] = [
-        Text(f"{clean(where)}: {measured.requests} requests of {measured.max_new_tokens} tokens", style="bold")
+        Text(f"{clean(where)}: {requests} of {measured.max_new_tokens} tokens", style="bold")
     ]
     for together, batch in measured.batches.items():
         table = Table(title=f"{together} at a time", title_justify="left", box=None, pad_edge=False)
@@ -44,8 +45,10 @@ def terminal(where: str, measured: Measured, even: BreakEven | None) -> Renderab
         for row in rows(batch):
             table.add_row(*row)
         parts += [Text(), table]
-    if even is not None:
+    if not isinstance(even, Unread):
         parts += [Text(), *(Text(line) for line in sentences(even))]
+    elif asked:
+        parts += [Text(), Text(_no_break_even(measured, even))]
     return Group(*parts)
 
 
@@ -83,10 +86,19 @@ def sentences(even: BreakEven) -> list[str]:
     return lines
 
 
-def as_json(where: str, measured: Measured, even: BreakEven | None) -> str:
+def _no_break_even(measured: Measured, why: Unread) -> str:
+    """Why there is none; plain decoding is one side of it, and its speed is known now."""
+    line = f"There is no break-even: {clean(why.unread, 200)}."
+    speed = measured.tokens_per_second
+    if measured.accept_length is None and speed is not None:
+        line += f" Its {number(speed)} tok/s are what --baseline-tok-s takes for a server that does."
+    return line
+
+
+def as_json(where: str, measured: Measured, even: BreakEven | Unread) -> str:
     """Everything, as one object."""
     document: dict[str, Any] = {"server": where, **measured.model_dump(mode="json")}
-    if even is not None:
+    if not isinstance(even, Unread):
         document["break_even"] = {
             "tokens_per_second": even.tokens_per_second,
             "cycle_ms": even.cycle_ms,

@@ -17,10 +17,13 @@ from pathlib import Path
 import pytest
 from certificates import self_signed
 from incident_host import Incident
+from rich.console import Console
 
 import snapshots
 from fingerprint.errors import UsageError
-from fingerprint.measure import KEY_VARIABLE, Address, break_even, key_in
+from fingerprint.measure import KEY_VARIABLE, Address, break_even, break_even_of, key_in
+from fingerprint.report.measurement import terminal
+from snapshots import Batch, Measured, Unread
 
 
 def run(*words: object, key: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -218,3 +221,21 @@ def test_the_break_even_of_the_story() -> None:
     even = break_even(30.0, 2.0, (82.0, 100.0))
     assert even.tokens_per_second == pytest.approx(66.67, abs=0.01)
     assert even.needed == pytest.approx({82.0: 2.46, 100.0: 3.0})
+
+
+def test_a_server_that_does_not_speculate_says_what_its_speed_is_good_for() -> None:
+    said = "the server does not speculate"
+    figures = {"cycle_mean_ms": 12.0, "accept_length": Unread(unread=said)}
+    measured = Measured(
+        metric="cycle_ms", value=12.0, source="stream", tokens_per_second=82.0, requests=1, max_new_tokens=8,
+        batches={"1": Batch(figures=figures)},
+    )  # fmt: skip
+    even = break_even_of(measured, (100.0,))
+    assert even == Unread(unread=said)
+    shown = Console(width=200)
+    with shown.capture() as text:
+        shown.print(terminal("here", measured, even, asked=True))
+    assert f"There is no break-even: {said}. Its 82.0 tok/s are what --baseline-tok-s takes" in text.get()
+    with shown.capture() as text:
+        shown.print(terminal("here", measured, even, asked=False))
+    assert "break-even" not in text.get()

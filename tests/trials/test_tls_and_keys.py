@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 from certificates import self_signed
 from incident_host import BRIEF, KEY, Incident, read
 
+import snapshots
 from fingerprint.bisect.run import _start_server
 from fingerprint.engines import SGLANG
 from fingerprint.errors import HostProgramError
 from fingerprint.factors import plan_of
+from fingerprint.history import History, log
 from fingerprint.host import HostProgram
-from fingerprint.measure import measure
+from fingerprint.measure import KEY_VARIABLE, Address, measure
 from probes.measure import Server
 from probes.ports import free_port
 from probes.trial import _is_ready
@@ -141,3 +146,46 @@ def test_an_older_production_server_with_a_key_is_waited_for_where_it_listens(
         )
         with pytest.raises(HostProgramError, match="does not answer"):
             _start_server(host, nowhere, replace(SGLANG, ready_s=0.1))
+
+
+def run(folder: Path, *words: object) -> tuple[int, str]:
+    """A command of somebody who has a wrong key, and the one line that it complains with."""
+    done = subprocess.run(
+        [sys.executable, "-m", "fingerprint", *map(str, words)], capture_output=True, text=True, cwd=folder,
+        env={**os.environ, KEY_VARIABLE: "sk-wrong", "FINGERPRINT_HISTORY": str(folder / "history")},
+    )  # fmt: skip
+    [line] = done.stderr.splitlines()
+    return done.returncode, line
+
+
+def test_what_was_captured_is_kept_when_the_server_cannot_be_measured(
+    guarded: tuple[Snapshot, int], tmp_path: Path
+) -> None:
+    snapshot, _pid = guarded
+    port = Address.of(snapshot.server.url or "").port
+    status, line = run(tmp_path, "capture", "--port", port, "--measure", "--no-verify", "-q", "-o", "now.json")
+    assert status == 2
+    assert "answered 401" in line
+    assert "now.json is without figures" in line
+    kept = snapshots.load(tmp_path / "now.json")
+    assert kept.measured is None
+    assert kept.server.url == snapshot.server.url
+    status, line = run(tmp_path, "record", "--port", port, "-q")
+    assert status == 2
+    assert "recorded without figures" in line
+    assert "--no-measure" in line
+    assert len(list((tmp_path / "history").rglob("*.json*"))) > 0
+    [recorded] = log(History(tmp_path / "history"), None, 5)
+    assert recorded.record.measured is None
+
+
+def test_an_address_that_is_meant_otherwise_is_told_how(guarded: tuple[Snapshot, int], tmp_path: Path) -> None:
+    port = Address.of(guarded[0].server.url or "").port
+    status, line = run(tmp_path, "measure", f"http://127.0.0.1:{port}")
+    assert status == 2
+    assert line.startswith(f"fingerprint: http://127.0.0.1:{port} on local cannot be measured: ")
+    assert line.endswith("it speaks TLS, write https://.")
+    status, line = run(tmp_path, "measure", f":{free_port()}")
+    assert status == 2
+    assert "Connection refused; nothing listens there, and a server of this host is on port " in line
+    assert str(port) in line
