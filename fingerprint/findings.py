@@ -420,9 +420,10 @@ _TUNED = re.compile(r".*/configs/triton_(\d+)_(\d+)_(\d+)/.+\.json")
     advice="tune for it, or use the Triton that the engine was tuned with",
 )
 def _untuned(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    said = snapshot.log.facts.get("moe config")
-    if said:
-        yield "log/facts/moe config", f"The server's log says: {said[0]}"
+    told = [(name, said) for name in ("moe config", "kernel config") if (said := snapshot.log.facts.get(name))]
+    if told:
+        for name, said in told:
+            yield f"log/facts/{name}", f"The server's log says: {said[0]}"
         return
     dist = snapshot.packages.distributions.get("triton")
     running = version(str(dist.version)) if dist is not None else None

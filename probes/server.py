@@ -285,6 +285,7 @@ def read(context: Dict[str, Any]) -> Json:
     if isinstance(announced, dict) and "variables" in announced:
         plain = {name: value for name, value in announced["variables"].items() if isinstance(value, str)}
         announced["variables"].update(keeper.variables(plain))
+    context["serving"]["version"] = None if is_unread(arguments) else arguments.get("version")
     return {
         "reason": _whose(server.launcher.stat.pid),
         "engine": server.engine,

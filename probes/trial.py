@@ -25,7 +25,7 @@ from probes import settings as host_settings
 from probes.ports import free_port
 from probes.reading import Json, read_text, run_module, unread
 from probes.secrets import Keeper as Secrets
-from probes.server import admin_key_of, is_secure, key_of
+from probes.server import admin_key_of, engine_of, is_secure, key_of
 from probes.settings import SettingError, Settings
 from probes.watch import Watch
 
@@ -285,7 +285,7 @@ class Trials:
             secrets.variables(variables)
             secrets.argv(argv)
             asked = None if "run" in plan else at_port._replace(key=admin_key_of(argv))
-            facts = _decisions(f"/proc/self/fd/{log}", figures, asked, secrets)
+            facts = _decisions(f"/proc/self/fd/{log}", figures, asked, secrets, engine_of(argv))
         finally:
             emit("stage", {"stage": "ending"})
             at = time.monotonic()
@@ -372,7 +372,9 @@ class Trials:
                 raise measure.MeasureError(f"the command did not end within {ask['timeout_s']:g} s")
 
 
-def _decisions(log: str, figures: Json, at: Optional[measure.Server], secrets: Secrets) -> Dict[str, Json]:
+def _decisions(
+    log: str, figures: Json, at: Optional[measure.Server], secrets: Secrets, engine: Optional[str]
+) -> Dict[str, Json]:
     """What the engine decided in this launch: by its log, by `/server_info`, and by the passes that were counted."""
     facts: Dict[str, Json] = {}
     try:
@@ -385,6 +387,7 @@ def _decisions(log: str, figures: Json, at: Optional[measure.Server], secrets: S
     if mode is not None:
         facts["graph mode"] = mode
     if at is not None:
+        told: Dict[str, Json] = {}
         try:
             told = information.ask(at)
             information.name_ranks(figures, told)
@@ -393,6 +396,9 @@ def _decisions(log: str, figures: Json, at: Optional[measure.Server], secrets: S
             )
         except Exception as error:  # whatever a server answers there
             facts[SERVER_INFO.strip()] = unread(error)
+        unfamiliar = server_log.unfamiliar(engine, told.get("version"))
+        if unfamiliar is not None:
+            facts.setdefault("log", unread(unfamiliar))
     return facts
 
 

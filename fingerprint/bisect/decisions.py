@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from fingerprint.bisect.verdict import Culprit
 
 LONGEST = 200
+SERVER_INFO = "/server_info"
+"""The first word of facts that are from there."""
 
 
 class Decision(BaseModel):
@@ -63,12 +65,12 @@ def decisions(culprits: Iterable[Culprit], trials: Sequence[TrialLine]) -> list[
 
 
 def _said(name: str, trials: Sequence[TrialLine]) -> set[str | None]:
-    """What launches said of a fact, those apart in which it could not be read."""
-    source = name.partition(" ")[0]  # `/server_info` alone is the reason why none of its facts is there
+    """What launches said of a fact, those apart in which it could not be read, or not looked for with confidence."""
+    source = SERVER_INFO if name.startswith(SERVER_INFO) else "log"  # alone: why a fact of it may be missing
     return {
         _short(trial.facts.get(name))
         for trial in trials
-        if not any(isinstance(trial.facts.get(one), dict) for one in (name, source, "log"))
+        if not isinstance(trial.facts.get(name, trial.facts.get(source)), dict)
     }
 
 

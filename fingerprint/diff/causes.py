@@ -161,7 +161,7 @@ def _parallelism_makes_processes(scene: Scene) -> Iterator[tuple[Key, Key]]:
                     yield key, origin
 
 
-_ATTENTION = r"log/facts/attention backend|server/arguments/.*attention_backend"
+_ATTENTION = r"log/facts/(draft )?attention backend|server/arguments/.*attention_backend"
 """SGLang takes it by the flag, by the draft's branches on some cards, and by whether FlashInfer is there."""
 _ALL_REDUCE = r"log/facts/.*all-reduce.*|log/facts/graph addresses|server/arguments/.*all_?reduce.*"
 _BRINGS: tuple[tuple[str, str], ...] = (
@@ -179,10 +179,10 @@ _BRINGS: tuple[tuple[str, str], ...] = (
     (r"log/facts/nccl", r"nccl/loaded/.*"),
     (r"nccl/settings/.*", r"nccl/files/.*"),
     (
-        r"log/facts/(graphs|verify graph|graph addresses)|server/arguments/.*cuda_graph.*",
+        r"log/facts/(graphs|verify graph|draft graph|graph addresses)|server/arguments/.*cuda_graph.*",
         r"server/flags/--(.*cuda-graph.*|enforce-eager)",
     ),
-    (r"log/facts/verify graph", r"server/flags/--(speculative-num-.*|max-running-requests)"),
+    (r"log/facts/(verify|draft) graph", r"server/flags/--(speculative-num-.*|max-running-requests)"),
     (_ATTENTION, r"server/flags/--.*attention-backend"),
     (_ATTENTION, r"server/flags/--speculative-(eagle-topk|algorithm)"),
     (_ATTENTION, r"packages/distributions/flashinfer-python"),
@@ -190,7 +190,7 @@ _BRINGS: tuple[tuple[str, str], ...] = (
     (_ALL_REDUCE, r"server/(flags/--.*(all-?reduce|symm|p2p|mscclpp).*|variables/.*ALL_?REDUCE.*)"),
     (_ALL_REDUCE, r"server/flags/--(tp|tp-size|tensor-parallel-size)"),
     (r"log/facts/all-reduce fusion", r"packages/distributions/(flashinfer-python|nvidia-cutlass-dsl|cuda-tile)"),
-    (r"log/facts/moe config", r"packages/distributions/triton"),
+    (r"log/facts/(moe|kernel) config", r"packages/distributions/triton"),
     (r"log/facts/moe config", r"server/variables/SGLANG_MOE_CONFIG_DIR"),
     (
         r"log/facts/max total tokens",

@@ -62,6 +62,17 @@ def test_launches_inside_of_a_culprit_or_without_a_figure_say_nothing() -> None:
     assert decisions([B], [told[0], launch(2, {"B"}, {"x": "2"}, inside="B")]) == []
 
 
+def test_silence_of_a_log_that_nobody_can_read_with_confidence_is_no_decision() -> None:
+    unread = {"log": {"unread": "0.9.0 may say otherwise"}}
+    told = [
+        launch(1, set(), {"nccl": "2.28.9", "/server_info attention_backend": "fa3", "graph mode": "every"}),
+        launch(2, {"B"}, {**unread, "/server_info attention_backend": "triton", "graph mode": "no"}),
+    ]
+    assert [one.name for one in decisions([B], told)] == ["graph mode", "/server_info attention_backend"]
+    told[1] = launch(2, {"B"}, {**unread, "nccl": "2.29.0", "/server_info attention_backend": "fa3"})
+    assert [one.name for one in decisions([B], told)] == ["nccl"]
+
+
 def test_of_a_pair_only_launches_with_both_or_none_count() -> None:
     pair = Culprit(factors=frozenset({"A", "B"}), share=(0.9, 1.0, 1.1))
     told = [launch(number, new, {"x": str(len(new))}) for number, new in enumerate(SETTINGS, 1)]

@@ -28,7 +28,7 @@ def serving(context: Context, *argv: str, cwd: Path | str = "/", pid: int = 0, *
     request["serving"] = {
         "pid": pid or os.getpid(), "argv": ["python3", "-m", "sglang.launch_server", *argv], "cwd": str(cwd),
         "in_rank": variables, "variables": variables, "processes": {"rank 0": pid or os.getpid()},
-        "executable": sys.executable,
+        "executable": sys.executable, "engine": "sglang", "version": "0.5.23",
     }  # fmt: skip
     return request
 
@@ -305,6 +305,90 @@ def test_the_log_tells_what_the_server_decided() -> None:
     assert running == {"accept_length": 2.1, "graph": True, "tokens_per_second": 94.0}
 
 
+@pytest.mark.parametrize(
+    ("line", "name", "said"),
+    [
+        # 0.5.5
+        ("Attention backend not explicitly specified. Use fa3 backend by default.", "attention backend", "fa3"),
+        ("Use trtllm_mla as attention backend on sm100 for DeepseekV3ForCausalLM", "attention backend", "trtllm_mla"),
+        ("Capture cuda graph bs [1, 2, 4]", "verify graph", "bs [1, 2, 4]"),
+        ("Capture draft cuda graph begin. This can take up to several minutes. avail mem=1 GB", "draft graph", None),
+        ("Enable FlashInfer AllReduce Fusion on sm100 for GptOssForCausalLM", "all-reduce fusion", None),
+        ("Registering 130 cuda graph addresses", "graph addresses", "130"),
+        ("Using default W8A8 Block FP8 kernel config. Performance might be sub-optimal!", "kernel config", None),
+        # 0.5.10
+        ("Custom allreduce v2 initialized successfully", "custom all-reduce", None),
+        ("CustomAllreduce is disabled because it's not supported on more than two", "custom all-reduce", None),
+        ("User lacks permission to set NUMA affinity, skipping NUMA node configuration", "numa", None),
+        # 0.5.14
+        ("CustomAllReduceV2 is disabled because your platform lacks GPU P2P capability", "custom all-reduce", None),
+        ("Registered 130 cuda graph addresses via FABRIC handles (3 unique) in 7 ms", "graph addresses", "130"),
+        ("flashinfer.comm allreduce_fusion API is not available (No module), falling back", "all-reduce fusion", None),
+        (
+            "Capture draft extend CUDA graph begin. backend=full, num_tokens_per_bs=3, bs=[1], avail mem=9 GB",
+            "draft graph",
+            "extend CUDA graph begin. backend=full, num_tokens_per_bs=3, bs=[1]",
+        ),
+        # 0.5.23
+        ("Auto-select fa3 attention backend for Step3p7 on Hopper.", "attention backend", "fa3"),
+        ("Use triton as default attention backend for EmbeddingGemma2Model", "attention backend", "triton"),
+        ("Overriding draft attention backend to fa3.", "draft attention backend", "fa3"),
+        (
+            "All Reduce config: symmetric_memory = 8.00 MB, local_buffer = 1.00 MB, multicast = True, pull = True",
+            "custom all-reduce",
+            "symmetric_memory = 8.00 MB, local_buffer = 1.00 MB, multicast = True, pull = True",
+        ),
+        ("[AR] All-reduce call path: NCCL (custom AR disabled)", "custom all-reduce", None),
+        (
+            "FlashInfer PCIe-IPC all-reduce serves bf16 only; torch.float16 reductions stay on NCCL.",
+            "pcie all-reduce",
+            None,
+        ),
+        ("Setup FlashInfer PCIe-IPC allreduce failed with no peer.", "pcie all-reduce", None),
+        ("TorchSymmMemCommunicator: World size 3 not supported", "symmetric memory all-reduce", None),
+        ("FlashInfer AllReduce fusion disabled: the 2 ranks of this group are not", "all-reduce fusion", None),
+        ("Cuda graph is disabled because of using torch native attention backend", "graphs", None),
+        ("Disable prefill CUDA graph for EAGLE target on tc_piecewise to avoid", "graphs", None),
+        ("Disable target prefill CUDA graph because the target model does not", "graphs", None),
+        ("Breakable CUDA graph is incompatible with --enable-x; disabling prefill", "graphs", None),
+        ("numactl rejected memory binding (--membind=0); falling back to CPU-only binding", "numa", None),
+        ("Config file not found at /c/E=8.json. Fallback to triton version 3.4.0 and use", "moe config", None),
+    ],
+)
+def test_what_each_version_says_of_a_decision_is_known(line: str, name: str, said: str | None) -> None:
+    facts, _running = log.parse(f"[2031-01-01 00:00:01 TP0] {line}\n", "")
+    assert list(facts) == [name]
+    [fact] = facts[name]
+    assert fact == said if said is not None else fact in line
+
+
+def test_numbers_and_ranks_that_change_from_launch_to_launch_do_not_change_a_fact() -> None:
+    rows = [
+        f"FlashInfer AllReduce Fusion enabled and workspace initialized: backend=trtllm, rank={rank}, world_size=2\n"
+        f"Disable DFLASH draft cuda graph because only {3 + rank}.20 GB GPU memory is available\n"
+        f"[AR] Using path {rank}\n"
+        for rank in (0, 1)
+    ]
+    facts, _running = log.parse("".join(rows), "")
+    assert facts == log.parse("".join(reversed(rows)), "")[0]
+    assert [len(facts[name]) for name in ("all-reduce fusion", "graphs", "custom all-reduce")] == [1, 1, 2]
+
+
+@pytest.mark.parametrize("version", ["0.5.5", "0.5.14", "0.5.10.post2", "0.5.23"])
+def test_versions_whose_lines_were_looked_up_are_familiar(version: str) -> None:
+    assert log.unfamiliar("sglang", version) is None
+
+
+@pytest.mark.parametrize(
+    "version", ["0.5.4.post1", "0.5.24.dev7+g0123", "1.0.0", "main", "", None, 5, {"unread": "no"}]
+)
+def test_another_version_says_that_its_log_may_say_otherwise(version: Any) -> None:  # noqa: ANN401 - what a server told
+    said = log.unfamiliar("sglang", version)
+    assert said is not None
+    assert "known of SGLang 0.5.5 to 0.5.23" in said
+    assert log.unfamiliar("tinyserve", version) is None
+
+
 def test_the_log_is_found_behind_the_server_s_output(context: Context, tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     path.write_text(LOG)
@@ -317,6 +401,7 @@ def test_the_log_is_found_behind_the_server_s_output(context: Context, tmp_path:
         child.communicate()
     assert found.path == str(path)
     assert found.running.graph is True
+    assert found.reason is None
     assert "\x1b" not in repr(found)
 
 
