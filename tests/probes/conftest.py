@@ -19,7 +19,7 @@ from probes.secrets import Keeper
 
 LAUNCH_SERVER = textwrap.dedent(
     """
-    import ctypes, http.server, json, multiprocessing, os, sys, time
+    import ctypes, http.server, json, multiprocessing.resource_tracker, os, sys, time
 
     def title(text):
         fields = open("/proc/self/stat").read().rpartition(")")[2].split()
@@ -51,6 +51,9 @@ LAUNCH_SERVER = textwrap.dedent(
             children.append(ready)
         for ready in children:
             ready.wait()
+        tracker = multiprocessing.resource_tracker._resource_tracker._pid
+        while "_posixshmem" not in open(f"/proc/{tracker}/maps").read():  # the last that it loads
+            time.sleep(0.01)
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
