@@ -177,9 +177,15 @@ class HostProgram:
     def _broken(self) -> TargetError:
         time.sleep(0.05)  # its last words may still be on their way
         words = self._channel.complaint()
-        if "python" in words and any(sign in words for sign in ("not found", "No such file", "too old")):
+        if "python" in words and any(
+            sign in words for sign in ("not found", "nknown command", "No such file", "too old")
+        ):
+            from fingerprint.pythons import another
+
+            there = another(self.target)
             return TargetError(
-                f"{self.target.name}: {words}. Name one of the host, Python 3.9 or later, with --host-python."
+                f"{self.target.name}: {words}. Name one of the host, Python 3.9 or later, with --host-python"
+                + (f": {there} is there." if there else ".")
             )
         return TargetError(
             f"{self.target.name}: the program on the host ended" + (f": {words}" if words else " without a word") + "."

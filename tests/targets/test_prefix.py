@@ -91,6 +91,32 @@ def test_a_host_without_python_says_so(script: Script) -> None:
         host.call("capture", {})
 
 
+@pytest.mark.parametrize(
+    ("listed", "named"),
+    [
+        ("/proc/7/exe -> /opt/venv/bin/python3.11\n/proc/8/exe -> /usr/bin/sleep\n", "/opt/venv/bin/python3.11"),
+        ("-rwxr-xr-x 1 root root 9 Jan  1  2026 /usr/bin/python3.8\n/x/python3.12\n", None),
+        ("lr 1 Jan  1  2026 /opt/c/bin/python3.12 -> python3.12-real\n-r 1 /usr/bin/python3.10\n", "/opt/c/bin/python3.12"),
+        ("lr 1 /proc/7/exe -> /usr/bin/python3.9\n-r 1 /usr/local/bin/python3.13\n", "/usr/bin/python3.9"),
+        ("lr 1 /proc/7/exe -> /tmp/\033[31m/python3.12\n", None),
+        ("sh: not found", None),
+    ],
+)  # fmt: skip
+def test_a_host_without_python3_is_asked_which_other_one_it_has(script: Script, listed: str, named: str | None) -> None:
+    told = f"case \"$*\" in *ls*) printf '{listed}' ;; *) echo 'sh: 1: python3: not found' >&2; exit 127 ;; esac"
+    script("docker", told)
+    with pytest.raises(TargetError) as caught, HostProgram(parse_target("docker:x")) as host:
+        host.call("capture", {})
+    said = str(caught.value)
+    assert said.endswith(f"with --host-python: {named} is there." if named else "with --host-python.")
+
+
+def test_the_python_that_serves_is_found_by_what_really_runs(script: Script) -> None:
+    script("docker", 'shift 3; [ "$1" = sh ] && exec "$@"; echo \'python3: not found\' >&2; exit 127')
+    with pytest.raises(TargetError, match=r"--host-python: /\S+/python3\.\d+ is there\."):
+        HostProgram(parse_target("docker:x")).call("capture", {})
+
+
 def test_an_interpreter_of_the_host_can_be_named(script: Script) -> None:
     noted = script("docker", 'shift 3; [ "$1" = /opt/venv/bin/python ] && shift && exec ' + sys.executable + ' "$@"')
     with HostProgram(parse_target("docker:x"), "/opt/venv/bin/python") as host:
