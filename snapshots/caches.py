@@ -28,7 +28,8 @@ class Compiler(Part):
 
     path: str
     version: Read[str | None] = None
-    """The line in which it tells its version; None for a script, which is not run."""
+    """The line in which it tells its version; None for one that is not run: a script, or not the system's own."""
+    build_id: Read[str | None] = None
 
 
 class Caches(Section):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -152,14 +153,39 @@ def test_compilers_are_those_that_the_rank_s_variables_lead_to_and_scripts_are_n
     variables = {"CUDA_HOME": str(tmp_path / "cuda"), "PATH": f".:{tmp_path}/bin", "CC": "clang-99 -O2", "CXX": "'"}
     user = compilers.user_of([os.getpid()])
     assert user == (os.getuid(), os.getgid())
-    found = compilers.read(variables, user)
-    assert found["nvcc"] == {"path": str(nvcc), "version": "Cuda compilation tools, release 13.0, V13.0.88"}
+    found = compilers.read(variables, user, lambda _path: True)
+    assert found["nvcc"]["path"] == str(nvcc)
+    assert found["nvcc"]["version"] == "Cuda compilation tools, release 13.0, V13.0.88"
     assert found["cc"]["path"] == str(broken)
     assert "exit status 3" in found["cc"]["version"]["unread"]
-    assert found["ninja"] == {"path": str(ninja), "version": None}
+    assert found["ninja"] == {"path": str(ninja), "version": None, "build_id": None}
     assert "c++" not in found
     assert not (tmp_path / "was-run").exists()
-    assert "several users" in compilers.read(variables, None)["nvcc"]["version"]["unread"]
+    unasked = compilers.read(variables, None, lambda _path: True)
+    assert "several users" in unasked["nvcc"]["version"]["unread"]
+
+
+def test_only_what_root_alone_can_have_put_there_is_run(tmp_path: Path) -> None:
+    """A program that would leave a trace, in a place that others may write to; the system's own beside it."""
+    source = tmp_path / "source.c"
+    source.write_text(f'#include <stdio.h>\nint main(void) {{ fclose(fopen("{tmp_path}/was-run", "w")); puts("9"); }}')
+    home = tmp_path / "cuda"
+    (home / "bin").mkdir(parents=True)
+    home.chmod(0o777)
+    for name in ("nvcc", "ccache"):
+        subprocess.run(["gcc", "-Wl,--build-id", "-o", home / "bin" / name, source], check=True)
+    (home / "bin/cc").symlink_to("ccache")
+    (home / "version.json").write_text('{"cuda_nvcc": {"name": "CUDA NVCC", "version": "12.4.131"}}')
+    user = compilers.user_of([os.getpid()])
+    variables = {"CUDA_HOME": str(home), "CC": str(home / "bin/cc"), "PATH": "/usr/bin"}
+    found = compilers.read(variables, user)
+    assert found["nvcc"]["version"] == "Cuda compilation tools, release 12.4, V12.4.131"
+    assert re.fullmatch("[0-9a-f]{40}", found["nvcc"]["build_id"])
+    assert found["cc"]["version"] is None
+    assert compilers.is_the_system_s("/usr/bin/gcc")
+    assert "(" in found["c++"]["version"]  # `c++ (Debian 12.2.0-14) 12.2.0`
+    assert compilers.read(variables, user, lambda path: path.endswith("/cc"))["cc"]["version"] is None  # keeps books
+    assert not (tmp_path / "was-run").exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")

@@ -96,7 +96,7 @@ def test_a_host_without_python_says_so(script: Script) -> None:
     [
         ("/proc/7/exe -> /opt/venv/bin/python3.11\n/proc/8/exe -> /usr/bin/sleep\n", "/opt/venv/bin/python3.11"),
         ("-rwxr-xr-x 1 root root 9 Jan  1  2026 /usr/bin/python3.8\n/x/python3.12\n", None),
-        ("lr 1 Jan  1  2026 /opt/c/bin/python3.12 -> python3.12-real\n-r 1 /usr/bin/python3.10\n", "/opt/c/bin/python3.12"),
+        ("lr 1 Jan  1  2026 /opt/c/bin/python3.12 -> real\n-r 1 /usr/bin/python3.10\n", "/opt/c/bin/python3.12"),
         ("lr 1 /proc/7/exe -> /usr/bin/python3.9\n-r 1 /usr/local/bin/python3.13\n", "/usr/bin/python3.9"),
         ("lr 1 /proc/7/exe -> /tmp/\033[31m/python3.12\n", None),
         ("sh: not found", None),
