@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -38,6 +36,8 @@ class Store:
 
     def put(self, data: bytes) -> str:
         """Keep a file; its digest is its name."""
+        import hashlib
+
         sha256 = hashlib.sha256(data).hexdigest()
         path = self.path(sha256)
         if not path.is_file():
@@ -127,6 +127,8 @@ def capture_many(
         on_snapshot: called from the host's own thread, with its number in `targets`, as soon as it is read; an error
             that it raises stands for the snapshot.
     """
+
+    from concurrent.futures import ThreadPoolExecutor
 
     def one(number: int) -> Snapshot | FingerprintError:
         try:

@@ -10,16 +10,19 @@ import gc
 import signal
 import sys
 from types import FrameType
+from typing import TYPE_CHECKING
 
-from fingerprint.commands import app
 from fingerprint.errors import FingerprintError
+
+if TYPE_CHECKING:
+    from typer import Typer
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> None:
     raise SystemExit(143)
 
 
-def _alone(name: str) -> None:
+def _alone(app: Typer, name: str) -> None:
     """Leave the one command that the line names, if it names one: to describe them all takes longer than most run."""
     named = [one for one in app.registered_commands if one.callback and name == (one.name or one.callback.__name__)]
     app.registered_commands = named or app.registered_commands
@@ -30,7 +33,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminate)
     signal.signal(signal.SIGHUP, _terminate)
     gc.set_threshold(200_000, 20, 50)  # snapshots are large trees without cycles: looking for some costs a tenth
-    _alone(sys.argv[1] if len(sys.argv) > 1 else "")
+    from fingerprint.commands import app
+
+    _alone(app, sys.argv[1] if len(sys.argv) > 1 else "")
     try:
         app()
     except FingerprintError as error:

@@ -15,10 +15,9 @@ import importlib
 import importlib.util
 import io
 import json
-import secrets
+import os
 import struct
 import time
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -63,6 +62,8 @@ def payload(*, compiled: bool = False) -> bytes:
         compiled: for the interpreter that runs us, through a pipe: not compressed, and instead of a module its bytecode
             where there is one.
     """
+    import zipfile
+
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
 
@@ -97,7 +98,7 @@ class HostProgram:
 
     def __init__(self, target: Target, python: str = PYTHON) -> None:
         self.target = target
-        self._nonce = f"fp{secrets.token_hex(8)}:"
+        self._nonce = f"fp{os.urandom(8).hex()}:"
         self._number = 0
         self._channel: Channel = target.start([python, "-I", "-S", "-c", BOOT])
         try:

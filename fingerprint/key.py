@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 
 
@@ -28,8 +27,8 @@ def secret_key() -> str:
             bytes.fromhex(text)
             return text
         with os.fdopen(handle, "w", encoding="ascii") as stream:
-            key = secrets.token_hex(32)
+            key = os.urandom(32).hex()
             stream.write(key + "\n")
         return key
     except (OSError, ValueError, UnicodeDecodeError):
-        return secrets.token_hex(32)
+        return os.urandom(32).hex()

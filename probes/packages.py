@@ -226,7 +226,7 @@ def _metadata(site: str, directory: str) -> Found:
     else:
         text = read_text(os.path.join(path, "PKG-INFO") if os.path.isdir(path) else path, _LARGEST_METADATA_BYTES)
     fields: Dict[str, List[str]] = {}
-    for line in text.splitlines():
+    for line in text.partition("\n\n")[0].splitlines():
         if not line:
             break  # what follows is the description
         name, mark, value = line.partition(":")

@@ -14,7 +14,6 @@ import queue
 import signal
 import sys
 import threading
-import traceback
 from types import FrameType
 from typing import TYPE_CHECKING, BinaryIO, Callable, Dict, List, Optional
 
@@ -142,6 +141,8 @@ def serve(stdin: BinaryIO, stdout: BinaryIO, memory: int) -> None:
             except Exception as error:
                 answer = {"id": number, "error": str(error), "kind": getattr(error, "kind", None)}
                 if answer["kind"] is None:
+                    import traceback
+
                     where = traceback.format_exc(limit=-3)
                     answer.update(error=f"{type(error).__name__}: {error}", kind="fault", where=where)
                 conversation.send(answer)

@@ -16,7 +16,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 Json = Any
@@ -58,7 +57,7 @@ def attempt(read: Callable[[], Json]) -> Json:
         return unread(error)
 
 
-def read_bytes(path: Union[str, Path], limit: int = LARGEST_TEXT_BYTES) -> bytes:
+def read_bytes(path: Union[str, os.PathLike[str]], limit: int = LARGEST_TEXT_BYTES) -> bytes:
     """The contents of a regular file (or a file of /proc or /sys), at most `limit` bytes of it.
 
     A FIFO, a device or a socket in its place is refused instead of waited for.
@@ -83,7 +82,7 @@ def read_bytes(path: Union[str, Path], limit: int = LARGEST_TEXT_BYTES) -> bytes
         os.close(handle)
 
 
-def read_text(path: Union[str, Path], limit: int = LARGEST_TEXT_BYTES) -> str:
+def read_text(path: Union[str, os.PathLike[str]], limit: int = LARGEST_TEXT_BYTES) -> str:
     """The contents of a small text file; bytes that are not UTF-8 are kept as surrogates' replacements.
 
     Raises:
