@@ -127,7 +127,6 @@ def capture_many(
         on_snapshot: called from the host's own thread, with its number in `targets`, as soon as it is read; an error
             that it raises stands for the snapshot.
     """
-
     from concurrent.futures import ThreadPoolExecutor
 
     def one(number: int) -> Snapshot | FingerprintError:

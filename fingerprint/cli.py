@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import signal
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from fingerprint.errors import FingerprintError
 
 if TYPE_CHECKING:
     from typer import Typer
+
+    from fingerprint.host import HostProgram
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> None:
@@ -28,16 +31,33 @@ def _alone(app: Typer, name: str) -> None:
     app.registered_commands = named or app.registered_commands
 
 
+def _ahead(words: list[str]) -> AbstractContextManager[HostProgram | None]:
+    """The host program of a line that captures this machine: it gets ready while the line is still being read.
+
+    Where only somebody who knows all options could tell, a target is taken to stand before them; a program that nobody
+    asks anything just ends.
+    """
+    here = words[1:2] in ([], ["local"]) or words[1].startswith("-")
+    otherwise = any(word.startswith(("-h", "--help", "--host-python", "--sudo")) for word in words)
+    if words[:1] != ["capture"] or not here or otherwise:
+        return nullcontext()
+    from fingerprint.host import HostProgram
+    from fingerprint.targets.local import LocalTarget
+
+    return HostProgram(LocalTarget())
+
+
 def main() -> None:
     """Run the command; expected failures become one sentence and exit code 2."""
     signal.signal(signal.SIGTERM, _terminate)
     signal.signal(signal.SIGHUP, _terminate)
     gc.set_threshold(200_000, 20, 50)  # snapshots are large trees without cycles: looking for some costs a tenth
-    from fingerprint.commands import app
-
-    _alone(app, sys.argv[1] if len(sys.argv) > 1 else "")
     try:
-        app()
+        with _ahead(sys.argv[1:]) as program:
+            from fingerprint.commands import app
+
+            _alone(app, sys.argv[1] if len(sys.argv) > 1 else "")
+            app(obj=program)
     except FingerprintError as error:
         from fingerprint.report.words import clean
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fingerprint import cli, commands
 from snapshots import load
 
 COMMANDS = (
@@ -48,7 +49,7 @@ def test_every_command_has_help(name: str) -> None:
 
 def test_what_takes_long_to_import_is_not_imported_for_help() -> None:
     heavy = ("scipy", "numpy", "paramiko", "git", "jinja2", "pydantic")
-    code = f"import fingerprint.cli, sys; print([name for name in {heavy!r} if name in sys.modules])"
+    code = f"import fingerprint.commands, sys; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]"
 
@@ -93,6 +94,42 @@ def test_a_folder_that_exists_gets_the_file_under_its_target_s_name(tmp_path: Pa
     (path,) = tmp_path.iterdir()
     assert path.name.startswith("local-")
     assert load(path).target == "local"
+
+
+@pytest.mark.parametrize(
+    ("words", "begins"),
+    [
+        ("capture", True),
+        ("capture local -o x", True),
+        ("capture -o x", True),
+        ("capture root@gpu01", False),
+        ("capture local --sudo", False),
+        ("capture --host-python=/usr/bin/python3", False),
+        ("capture -h", False),
+        ("measure local", False),
+        ("", False),
+    ],
+)
+def test_what_plainly_captures_this_machine_begins_before_its_options_are_read(words: str, *, begins: bool) -> None:
+    with cli._ahead(words.split()) as program:
+        assert (program is not None) == begins
+
+
+def test_the_program_that_was_started_ahead_is_the_one_that_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cli._ahead(["capture"]) as program:
+        monkeypatch.setattr("fingerprint.host.HostProgram", None)  # no other one can be started
+        commands.app(
+            ["capture", "-q", "-o", str(tmp_path / "x.json"), "--section", "host"], obj=program, standalone_mode=False
+        )
+    assert load(tmp_path / "x.json").host.status in {"ok", "partial"}
+
+
+def test_a_program_that_was_started_ahead_in_vain_does_no_harm(tmp_path: Path) -> None:
+    done = run("capture", "-q", "-o", str(tmp_path / "x.json"), "--section", "host", "via:env A=1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert load(tmp_path / "x.json").target == "via:env A=1"
 
 
 def test_a_server_that_was_named_and_is_not_there_is_said_and_the_rest_is_kept(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -22,6 +23,7 @@ from fingerprint.commands.base import (
 from fingerprint.errors import FingerprintError, UsageError
 
 if TYPE_CHECKING:
+    from fingerprint.host import HostProgram
     from fingerprint.targets.base import Target
     from snapshots import Snapshot
     from snapshots.server import Choice
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 @app.command()
 def capture(
+    context: typer.Context,
     targets: Annotated[
         list[str] | None,
         typer.Argument(
@@ -92,23 +95,39 @@ def capture(
         _capture_fleet(reached, ask, output or Path(), host_python, redact=redact is not None, quiet=quiet)
     name = _capture_names(reached)[0]
     path = output / name if output is not None and output.is_dir() else output or Path(name)
-    _capture_one(reached[0], ask, path, host_python, measure=measure, redact=redact is not None, quiet=quiet)
+    program = partial(_program, context.obj, reached[0], host_python)
+    _capture_one(program, ask, path, measure=measure, redact=redact is not None, quiet=quiet)
+
+
+def _program(ahead: HostProgram | None, target: Target, python: str) -> HostProgram:
+    """The program on a target: the one that was started ahead, if that is the one it takes."""
+    from fingerprint.host import HostProgram
+    from fingerprint.targets.local import PYTHON, LocalTarget
+
+    if ahead is not None and isinstance(target, LocalTarget) and python == PYTHON:
+        return ahead
+    return HostProgram(target, python)
 
 
 def _capture_one(
-    target: Target, ask: dict[str, Any], path: Path, python: str, *, measure: bool, redact: bool, quiet: bool
+    program: Callable[[], HostProgram],
+    ask: dict[str, Any],
+    path: Path,
+    *,
+    measure: bool,
+    redact: bool,
+    quiet: bool,
 ) -> None:
     from fingerprint.capture import capture as read
     from fingerprint.capture import store_beside
     from fingerprint.files import refuse_unwritable, save_snapshot
-    from fingerprint.host import HostProgram
 
     refuse_unwritable(path)
     if measure:
         from fingerprint.measure import key_in, with_figures
 
         key = key_in(os.environ)  # refused before anything is read
-    with HostProgram(target, python) as host:
+    with program() as host:
         snapshot = read(host, ask, store=store_beside(path))
         undecided = len(snapshot.server.choices) > 1 and not {"pid", "port"} & ask.keys()
         if undecided and sys.stdin.isatty() and sys.stderr.isatty():
@@ -121,10 +140,10 @@ def _capture_one(
     if not quiet and not (snapshot.server.status == "failed" and snapshot.server.choices):
         _say_captured(snapshot, path)
     if snapshot.server.status == "failed":
-        raise UsageError(_serverless(target, snapshot, path))
+        raise UsageError(_serverless(host.target, snapshot, path))
     if measure and snapshot.measured is None:
         raise UsageError(
-            f"{target.name}: nothing was measured: {unmeasured} The snapshot in {path} is without figures."
+            f"{host.target.name}: nothing was measured: {unmeasured} The snapshot in {path} is without figures."
         )
     if all(section.status in {"failed", "absent"} for section in snapshot.sections().values()):
         raise typer.Exit(2)
