@@ -16,11 +16,15 @@ import struct
 from typing import Any, Dict, List, Optional, Sequence
 
 from probes.reading import Json, attempt, read_bytes, unread, without_server
+from probes.secrets import Keeper
 from probes.server import option
 
 _LARGEST_SMALL_BYTES = 32 << 20
 _LARGEST_HEADER_BYTES = 100 << 20
 _MOST_FILES = 2000
+_LARGEST_TEXT_BYTES = 16 << 10
+_TOLD = {"config.json", "generation_config.json", "hf_quant_config.json", "quantize_config.json"}
+"""Files that decide which kernels run and in which shapes: kept as text."""
 _SMALL = re.compile(r"\.(json|jinja|txt|model|py|tiktoken|yaml)$")
 _NAMED = {
     "target": (("--model-path", "--model"), "model_path"),
@@ -43,7 +47,7 @@ def read(context: Dict[str, Any]) -> Json:
         named = _first_option(serving["argv"], flags) or told.get(argument)
         if isinstance(named, str) and named:
             revision = _first_option(serving["argv"], _REVISION.get(role, ()))
-            models[role] = attempt(functools.partial(_model, named, revision or "main", serving))
+            models[role] = attempt(functools.partial(_model, named, revision or "main", serving, context["keeper"]))
     return {"models": models}
 
 
@@ -51,7 +55,7 @@ def _first_option(argv: List[str], flags: Sequence[str]) -> Optional[str]:
     return next((value for value in (option(argv, flag) for flag in flags) if value), None)
 
 
-def _model(named: str, wanted: str, serving: Dict[str, Json]) -> Json:
+def _model(named: str, wanted: str, serving: Dict[str, Json], keeper: Keeper) -> Json:
     cwd = serving["cwd"] if isinstance(serving["cwd"], str) else "/"
     path = os.path.join(cwd, named)
     revision = None
@@ -62,14 +66,14 @@ def _model(named: str, wanted: str, serving: Dict[str, Json]) -> Json:
         path, revision = found, os.path.basename(found)
     path = os.path.abspath(path)
     if not os.path.isdir(path):
-        return {"name": named, "path": path, "files": {os.path.basename(path): _file(path)}}
+        return {"name": named, "path": path, "files": {os.path.basename(path): _file(path, keeper)}}
     match = re.search(r"/snapshots/([0-9a-f]{40})(?:/|$)", os.path.realpath(path) + "/")
     names = sorted(name for name in os.listdir(path) if not os.path.isdir(os.path.join(path, name)))[:_MOST_FILES]
     return {
         "name": named,
         "path": path,
         "revision": match[1] if match else revision,
-        "files": {name: _file(os.path.join(path, name)) for name in names},
+        "files": {name: _file(os.path.join(path, name), keeper) for name in names},
     }
 
 
@@ -89,7 +93,7 @@ def _from_hub(named: str, wanted: str, serving: Dict[str, Json]) -> Optional[str
     return snapshot if os.path.isdir(snapshot) else None
 
 
-def _file(path: str) -> Json:
+def _file(path: str, keeper: Keeper) -> Json:
     """One file: size, and the cheapest digest that tells its contents."""
     try:
         about = os.stat(path)
@@ -104,7 +108,10 @@ def _file(path: str) -> Json:
     if path.endswith(".safetensors"):
         found["header"] = attempt(lambda: safetensors_header(path))
     elif _SMALL.search(path) and about.st_size <= _LARGEST_SMALL_BYTES:
-        found["sha256"] = attempt(lambda: hashlib.sha256(read_bytes(path, _LARGEST_SMALL_BYTES)).hexdigest())
+        raw = attempt(lambda: read_bytes(path, _LARGEST_SMALL_BYTES))
+        found["sha256"] = hashlib.sha256(raw).hexdigest() if isinstance(raw, bytes) else raw
+        if isinstance(raw, bytes) and os.path.basename(path) in _TOLD and len(raw) <= _LARGEST_TEXT_BYTES:
+            found["text"] = keeper.text(raw.decode("utf-8", "replace"))
     return found
 
 

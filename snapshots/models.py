@@ -14,6 +14,8 @@ class ModelFile(Part):
     """SHA-256 of a safetensors header: every tensor's name, type, shape and place, not the weights."""
     sha256: Read[str | None] = None
     """Of the whole file, for small ones."""
+    text: State[str | None] = None
+    """What stands in a configuration file that decides kernels and shapes (`config.json`, `hf_quant_config.json` ...)."""
 
 
 class Model(Part):

@@ -28,6 +28,7 @@ from snapshots import (
     Library,
     LocalFile,
     Model,
+    ModelFile,
     Nccl,
     Packages,
     Section,
@@ -39,6 +40,8 @@ from snapshots import (
     Trees,
     Unread,
 )
+
+_Text: TypeAlias = StartupFile | SettingsFile | ModelFile
 
 View: TypeAlias = Callable[[Pair, list[Change]], Iterator[Difference]]
 
@@ -840,14 +843,14 @@ def _startup_note(was: StartupFile | None, now: StartupFile | None) -> str:
     return "runs code in every Python process" if runs else "only adds directories to the path"
 
 
-def _changed_lines(was: StartupFile | SettingsFile | None, now: StartupFile | SettingsFile | None) -> Iterator[str]:
+def _changed_lines(was: _Text | None, now: _Text | None) -> Iterator[str]:
     before, after = (_lines(file) for file in (was, now))
     for line in difflib.unified_diff(before, after, lineterm="", n=0):
         if not line.startswith(("---", "+++", "@@")):
             yield line
 
 
-def _lines(file: StartupFile | SettingsFile | None) -> list[str]:
+def _lines(file: _Text | None) -> list[str]:
     return file.text.splitlines() if file is not None and isinstance(file.text, str) else []
 
 
@@ -931,11 +934,20 @@ def _models(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
             note=_model_note(sides, files, others),
             details=(
                 *(f"{'.'.join(change.key[3:])}: {_shown(change.old)} \u2192 {_shown(change.new)}" for change in others),
-                *files,
+                *(line for name in files for line in _model_lines(name, sides)),
             ),
             changes=tuple(members),
         )
     yield from general(pair, rest)
+
+
+def _model_lines(name: str, sides: list[object]) -> Iterator[str]:
+    """The name of a file that differs, and its lines where both sides tell them."""
+    yield name
+    was, now = (side.files.get(name) if isinstance(side, Model) else None for side in sides)
+    if isinstance(was, ModelFile) and isinstance(now, ModelFile) and was.text and now.text:
+        lines = list(_changed_lines(was, now))
+        yield from (f"{name}: {line}" for line in lines[:MOST_LINES])
 
 
 def _model_note(sides: list[object], files: list[str], others: list[Change]) -> str:

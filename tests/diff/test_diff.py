@@ -354,6 +354,21 @@ def test_a_file_of_settings_is_told_by_its_lines_with_the_arguments_that_follow(
     assert many.details[-1] == "and 40 more lines"
 
 
+def test_a_model_s_configuration_is_told_by_its_lines() -> None:
+    def host(sha256: str, text: str | None) -> Snapshot:
+        files = {"config.json": ModelFile(size_bytes=40, sha256=sha256 * 64, text=text)}
+        return snapshot(models=Models(status="ok", models={"draft": Model(name="/m/draft", files=files)}))
+
+    old = host("a", '{\n "rope_theta": 10000,\n "num_hidden_layers": 1\n}')
+    found = one(compare(old, host("b", '{\n "rope_theta": 500000,\n "num_hidden_layers": 1\n}')))
+    assert found.details == (
+        "config.json",
+        'config.json: - "rope_theta": 10000,',
+        'config.json: + "rope_theta": 500000,',
+    )
+    assert one(compare(old, host("b", None))).details == ("config.json",)
+
+
 def test_another_packet_size_matters_between_nodes_and_hardly_on_one() -> None:
     def host(mtu: int, *argv: str) -> Snapshot:
         cards = {"ens1": NetworkInterface(mtu=mtu, speed_mbps=100_000, state="up")}

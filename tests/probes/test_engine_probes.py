@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probes import caches, compilers, log, models, nccl, server
+from probes.secrets import Keeper
 from snapshots import Caches, Log, Model, Models, Nccl, Unread, identity_digest
 
 Context = Callable[..., dict[str, Any]]
@@ -256,6 +257,13 @@ def test_models_are_told_by_configuration_headers_and_blobs(context: Context, tm
     config = one.files["config.json"]
     assert not isinstance(config, Unread)
     assert config.sha256 == hashlib.sha256((target / "config.json").read_bytes()).hexdigest()
+    assert config.text == '{"max_position_embeddings": 2048}'
+    (target / "config.json").write_text("[" + "1," * 10_000 + "1]")
+    long = Models.model_validate(models.read(request)).models["target"]
+    assert isinstance(long, Model)
+    config = long.files["config.json"]
+    assert not isinstance(config, Unread)
+    assert (config.text, len(str(config.sha256))) == (None, 64)
 
 
 def test_a_hub_name_is_found_in_the_process_s_own_cache(context: Context, tmp_path: Path) -> None:
@@ -305,7 +313,7 @@ def test_a_file_of_a_model_that_is_gone_or_is_none_is_a_reason(context: Context,
 @pytest.mark.parametrize("contents", [b"", b"\xff" * 8, struct.pack("<Q", 100) + b"short"])
 def test_what_is_no_safetensors_file_is_a_reason(tmp_path: Path, contents: bytes) -> None:
     (tmp_path / "model.safetensors").write_bytes(contents)
-    found = models._file(str(tmp_path / "model.safetensors"))
+    found = models._file(str(tmp_path / "model.safetensors"), Keeper(b"k"))
     assert "safetensors" in found["header"]["unread"] or "cut off" in found["header"]["unread"]
 
 
