@@ -833,6 +833,93 @@ def _no_numactl(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
         yield "host/numactl", f"numactl is not installed, and there are {len(snapshot.topology.nodes)} NUMA nodes."
 
 
+@_rule(
+    "FP417",
+    "a rank that may not run on the processors next to its GPU",
+    source="srt-slurm#332",
+    advice="bind it to the node of its GPU (`--numa-node`, numactl), or give the container processors of that node",
+)
+def _far_from_its_gpu(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    ranks = {one.pid: (role, one) for role, one in snapshot.server.processes.items() if one.role == "rank"}
+    for address, gpu in _gpus(snapshot):
+        device = snapshot.topology.devices.get(address)
+        near = cpu_list(device.cpus or "") if device is not None else None
+        for user in gpu.processes if isinstance(gpu.processes, list) else ():
+            role, process = ranks.get(user.pid, ("", None))
+            allowed = cpu_list(process.affinity) if process is not None and isinstance(process.affinity, str) else None
+            if near and allowed and not near & allowed and device is not None and process is not None:
+                text = (
+                    f"{role} may run on processors {process.affinity}, and its GPU {address} is next to {device.cpus}."
+                )
+                yield f"server/processes/{role}/affinity", text
+
+
+@_rule(
+    "FP420",
+    "threads of a bound rank that are not bound with it",
+    source="srt-slurm#326",
+    advice="bind the rank before it starts (numactl, taskset): binding it later moves its first thread alone",
+)
+def _threads_left_behind(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    for role, process in snapshot.server.processes.items():
+        own = cpu_list(process.affinity) if isinstance(process.affinity, str) else None
+        for cpus in process.thread_affinity if isinstance(process.thread_affinity, list) else ():
+            wider = cpu_list(cpus)
+            if own and wider and wider > own:
+                count = sum(process.thread_names.get(cpus, {}).values())
+                text = (
+                    f"{role} is bound to processors {process.affinity}, and {count} of its threads may run on {cpus}."
+                )
+                yield f"server/processes/{role}/thread_affinity", text
+
+
+@_rule(
+    "FP418",
+    "a port between nodes that is slower than the others",
+    source="no single incident",
+    advice="look at its cable, its switch port and the MTU of its interface; collectives go at the pace of the slowest",
+)
+def _unlike_ports(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    topology = snapshot.topology
+    network = topology.network if isinstance(topology.network, dict) else {}
+    active = {name: port for name, port in topology.infiniband.items() if "ACTIVE" in (port.state or "")}
+    of: dict[str | None, list[str]] = {}
+    for name, port in active.items():
+        of.setdefault(port.link_layer, []).append(name)
+    for names in of.values():
+        rates = {name: _leading_number(active[name].rate) for name in names}
+        mtus = {
+            name: min((network[one].mtu for one in active[name].interfaces if one in network), default=None)
+            for name in names
+        }
+        for what, values, unit in (("a rate", rates, " Gb/s"), ("an MTU", mtus, "")):
+            most = max((value for value in values.values() if value is not None), default=0)
+            for name, value in values.items():
+                if value is not None and value < most and sum(one == most for one in values.values()) > len(values) / 2:
+                    text = f"{name} has {what} of {value:g}{unit}; most ports have {most:g}{unit}."
+                    yield f"topology/infiniband/{name}", text
+
+
+def _leading_number(text: str | None) -> float | None:
+    match = re.match(r"[\d.]+", text or "")
+    return float(match[0]) if match else None
+
+
+@_rule(
+    "FP419",
+    "memory that is taken back at a limit",
+    source="no single incident",
+    advice="raise memory.high or memory.max of that cgroup, or look for what fills it (page cache counts)",
+)
+def _reclaimed(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    for number, level in snapshot.limits.cgroup_levels.items():
+        counts = {name: level.memory_events.get(name, 0) for name in ("high", "max", "oom_kill")}
+        if any(counts.values()):
+            shown = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
+            text = f"The server's cgroup {level.path or '/'} was at its memory limit: {shown} times since it was made."
+            yield f"limits/cgroup_levels/{number}/memory_events", text
+
+
 def unread_part(snapshot: Snapshot) -> list[str]:
     """Sections that no rule could look at, with the reason: silence about them is no good sign."""
     return [

@@ -80,6 +80,7 @@ def collect(root: str, keeper: Keeper) -> Json:
             for value in [chosen(f"sys/kernel/mm/transparent_hugepage/{name}")]
             if value is not None
         },
+        "page_merging": word("sys/kernel/mm/ksm/run"),
         "clocksource": word("sys/devices/system/clocksource/clocksource0/current_clocksource"),
         "sysctls": {
             path.replace("/", "."): value
@@ -94,7 +95,12 @@ def collect(root: str, keeper: Keeper) -> Json:
             for found in [re.search(r"some avg10=([\d.]+)", word(f"proc/pressure/{kind}") or "")]
             if found
         },
-        "modules": sorted(_MODULES.findall(word("proc/modules") or "")),
+        "modules": (modules := sorted(_MODULES.findall(word("proc/modules") or ""))),
+        "module_versions": {
+            name: version for name in modules for version in [word(f"sys/module/{name}/version")] if version
+        },
+        "tuned_profile": word("etc/tuned/active_profile"),
+        "library_directories": _library_directories(root),
         "daemons": _daemons(root),
         "steal_ticks": _steal(word("proc/stat") or ""),
         "preload": attempt(lambda: read_text(os.path.join(root, "etc/ld.so.preload")))
@@ -102,6 +108,20 @@ def collect(root: str, keeper: Keeper) -> Json:
         else None,
         "numactl": _on_path("numactl", root),
     }
+
+
+def _library_directories(root: str) -> List[str]:
+    """Where the dynamic linker looks before its own places, by its configuration, in order."""
+    found: List[str] = []
+    for path in (
+        "etc/ld.so.conf",
+        *(f"etc/ld.so.conf.d/{name}" for name in names_in(os.path.join(root, "etc/ld.so.conf.d"))),
+    ):
+        lines = attempt(lambda path=path: read_text(os.path.join(root, path)))  # type: ignore[misc]
+        for line in lines.splitlines() if isinstance(lines, str) and path.endswith(".conf") else []:
+            place = line.partition("#")[0].strip()
+            found += [place] if place.startswith("/") and place not in found else []
+    return found
 
 
 def _daemons(root: str) -> List[str]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Collection, Dict, List, Optional, Tuple
 
-from probes.reading import Json, attempt, is_unread, read_text, unread, without_server
+from probes.reading import Json, attempt, is_unread, read_bytes, read_text, unread, without_server
 
 _V2 = (
     "cpu.max", "cpu.weight", "cpuset.cpus.effective", "cpuset.mems.effective", "memory.max", "memory.high", "pids.max",
@@ -23,9 +23,11 @@ _V1 = {
     "memory": ("memory.limit_in_bytes",),
     "pids": ("pids.max",),
 }
+_MEMORY_EVENTS = ("high", "max", "oom", "oom_kill")
 _UNLIMITED_BYTES = 1 << 60
 _FIRST_NAMESPACE = "cgroup:[4026531835]"
 """The cgroup namespace that a kernel starts with always has this number."""
+_PRIVILEGES = ("CapEff", "NoNewPrivs", "Seccomp")
 _CONTAINER = re.compile(r"(docker|libpod|crio|cri-containerd|lxc|machine)[-/:]([0-9a-f]{12,64})")
 _POD = re.compile(r"(kubepods)[-/.].*/([0-9a-f]{64})")
 
@@ -71,12 +73,22 @@ def collect(root: str, pid: int) -> Json:
         "memory_bytes": _least_memory([level["settings"] for level in found]),
         "throttling": attempt(lambda: _throttling(found)),
         "shared_memory_bytes": _shared_memory(os.path.join(process, "root/dev/shm")),
-        "privileges": {}
-        if is_unread(status)
-        else {name: status[name] for name in ("CapEff", "NoNewPrivs", "Seccomp") if name in status},
+        "privileges": {
+            **({} if is_unread(status) else {name: status[name] for name in _PRIVILEGES if name in status}),
+            **_label(process),
+        },
         "container": _container(root, process, paths),
         "hidden_ancestors": attempt(lambda: os.readlink(os.path.join(process, "ns/cgroup")) != _FIRST_NAMESPACE),
     }
+
+
+def _label(process: str) -> Dict[str, str]:
+    """What AppArmor or SELinux calls a process, without the categories that a container gets by chance."""
+    try:
+        text = read_bytes(os.path.join(process, "attr/current"), 4096).strip(b"\0\n ").decode("utf-8", "replace")
+    except OSError:
+        return {}
+    return {"label": re.sub(r"(:s0)(?:-s0)?:c[\d,.c]+$", r"\1", text)} if text else {}
 
 
 def _status(text: str) -> Dict[str, str]:
@@ -112,6 +124,7 @@ def levels(root: str, paths: Dict[str, str]) -> List[Dict[str, Json]]:
     if "" in paths and unified is not None:
         for number, path in enumerate(_ancestors(paths[""])):
             _put(found, number, path, _settings(unified + path, _V2), _stat(unified + path))
+            found[number]["memory_events"] = _counts(f"{unified}{path}/memory.events", _MEMORY_EVENTS)
     for controller, names in _V1.items():
         if controller in paths:
             mount = next(
@@ -125,7 +138,7 @@ def levels(root: str, paths: Dict[str, str]) -> List[Dict[str, Json]]:
 
 def _put(levels: List[Dict[str, Json]], number: int, path: str, settings: Dict[str, str], stat: Dict[str, int]) -> None:
     while len(levels) <= number:
-        levels.append({"path": path, "settings": {}, "cpu_stat": {}})
+        levels.append({"path": path, "settings": {}, "cpu_stat": {}, "memory_events": {}})
     levels[number]["settings"].update(settings)
     levels[number]["cpu_stat"].update(stat)
 
@@ -148,11 +161,15 @@ def _settings(place: str, names: tuple[str, ...]) -> Dict[str, str]:
 
 
 def _stat(place: str) -> Dict[str, int]:
+    return _counts(f"{place}/cpu.stat", {"nr_periods", "nr_throttled", "throttled_usec", "throttled_time"})
+
+
+def _counts(path: str, kept: Collection[str]) -> Dict[str, int]:
+    """The counters of these names in a file of a cgroup; none where there is no such file."""
     try:
-        rows = [line.split() for line in read_text(os.path.join(place, "cpu.stat")).splitlines()]
+        rows = [line.split() for line in read_text(path).splitlines()]
     except OSError:
         return {}
-    kept = {"nr_periods", "nr_throttled", "throttled_usec", "throttled_time"}
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[0] in kept and row[1].isdigit()}
 
 

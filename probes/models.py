@@ -15,7 +15,8 @@ import stat
 import struct
 from typing import Any, Dict, List, Optional, Sequence
 
-from probes.reading import Json, attempt, read_bytes, unread, without_server
+from probes.caches import file_system, mount_points
+from probes.reading import Json, attempt, read_bytes, read_text, unread, without_server
 from probes.secrets import Keeper
 from probes.server import option
 
@@ -65,13 +66,15 @@ def _model(named: str, wanted: str, serving: Dict[str, Json], keeper: Keeper) ->
             return unread(f"{named} is neither a path nor in the hub's cache")
         path, revision = found, os.path.basename(found)
     path = os.path.abspath(path)
+    kind = attempt(lambda: file_system(path, mount_points(read_text(f"/proc/{serving['pid']}/mountinfo", 4 << 20))))
     if not os.path.isdir(path):
-        return {"name": named, "path": path, "files": {os.path.basename(path): _file(path, keeper)}}
+        return {"name": named, "path": path, "filesystem": kind, "files": {os.path.basename(path): _file(path, keeper)}}
     match = re.search(r"/snapshots/([0-9a-f]{40})(?:/|$)", os.path.realpath(path) + "/")
     names = sorted(name for name in os.listdir(path) if not os.path.isdir(os.path.join(path, name)))[:_MOST_FILES]
     return {
         "name": named,
         "path": path,
+        "filesystem": kind,
         "revision": match[1] if match else revision,
         "files": {name: _file(os.path.join(path, name), keeper) for name in names},
     }

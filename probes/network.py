@@ -15,6 +15,7 @@ from probes.reading import Json, attempt, is_unread, names_in, read_text, unread
 
 _MOST_INTERFACES = 256
 _PASSING = re.compile(r"(veth|cali|lxc|azv|tap|vnet|ifb|dummy|tunl|sit|gre|erspan|ip_vti|ip6)")
+_COUNTERS = ("link_downed", "link_error_recovery", "symbol_error", "port_rcv_errors", "port_xmit_discards")
 _PCI = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
 
 
@@ -87,11 +88,19 @@ def infiniband(root: str) -> Dict[str, Json]:
             found[f"{card} port {port}"] = {
                 "rate": word(os.path.join(ports, port), "rate"),
                 "state": word(os.path.join(ports, port), "state"),
+                "link": word(os.path.join(ports, port), "phys_state"),
+                "errors": _errors(os.path.join(ports, port, "counters")),
                 "link_layer": word(os.path.join(ports, port), "link_layer"),
                 "firmware": word(here, "fw_ver"),
                 "interfaces": _interfaces_of_port(here, port),
             }
     return found
+
+
+def _errors(counters: str) -> Dict[str, int]:
+    """Those counters of a port that are not zero on a bad cable or a full network."""
+    found = {name: number(word(counters, name)) for name in _COUNTERS}
+    return {name: count for name, count in found.items() if count}
 
 
 def _interfaces_of_port(card: str, port: str) -> List[str]:

@@ -86,6 +86,7 @@ def _device(place: str, kind: str, above: List[str]) -> Dict[str, Json]:
         "speed_max_gts": _speed(word(place, "max_link_speed")),
         "width_max": _positive(word(place, "max_link_width")),
         "power_state": word(place, "power_state"),
+        "runtime_power": word(place, "power/control") if kind != "bridge" else None,
         "node": node if node is not None and node >= 0 else None,
         "cpus": word(place, "local_cpulist"),
         "iommu": _iommu(place),

@@ -51,6 +51,14 @@ class Host(Section):
     """Share of the last ten seconds (percent) in which something waited for `cpu`, `memory` or `io`."""
     modules: list[str] = []
     """Loaded kernel modules of GPUs, of network cards that read their memory, and of what copies between them."""
+    module_versions: dict[str, str] = {}
+    """Those of them that tell a version, as drivers do that are not the kernel's own."""
+    tuned_profile: str | None = None
+    """The profile that the tuned daemon goes by."""
+    library_directories: list[str] = []
+    """Where the dynamic linker looks first, by /etc/ld.so.conf and its directory."""
+    page_merging: str | None = None
+    """Whether the kernel looks for equal pages to merge (KSM): `1` while it does."""
     daemons: list[str] = []
     """What runs beside the server and has a say in how it runs: `MPS`, `DCGM`, `fabric manager`, `irqbalance` ..."""
     steal_ticks: State[int | None] = None

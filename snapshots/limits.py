@@ -9,6 +9,8 @@ class CgroupLevel(Part):
     path: State[str]
     settings: dict[str, str] = {}
     cpu_stat: State[dict[str, int]] = {}
+    memory_events: State[dict[str, int]] = {}
+    """How often memory was taken back at a limit (`high`, `max`) and processes were ended for it (`oom_kill`)."""
 
 
 class Limits(Section):
@@ -23,6 +25,7 @@ class Limits(Section):
     throttling: State[Read[dict[str, int]]] = {}
     shared_memory_bytes: Read[int | None] = None
     privileges: dict[str, str] = {}
+    """`CapEff`, `NoNewPrivs`, `Seccomp`, and `label`: what AppArmor or SELinux calls the process."""
     container: State[dict[str, str]] = {}
     hidden_ancestors: State[Read[bool | None]] = None
     """Whether the process is in a cgroup namespace, so that limits above it cannot be seen from inside."""

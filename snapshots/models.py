@@ -15,7 +15,7 @@ class ModelFile(Part):
     sha256: Read[str | None] = None
     """Of the whole file, for small ones."""
     text: State[str | None] = None
-    """What stands in a configuration file that decides kernels and shapes (`config.json`, `hf_quant_config.json` ...)."""
+    """What stands in a configuration file that decides kernels and shapes, such as `config.json`."""
 
 
 class Model(Part):
@@ -24,6 +24,8 @@ class Model(Part):
     name: str
     """As the command line has it."""
     path: State[str] = ""
+    filesystem: State[Read[str | None]] = None
+    """The kind of file system that it lies on."""
     revision: str | None = None
     """The hub's commit."""
     files: dict[str, Read[ModelFile]] = {}

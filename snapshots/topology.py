@@ -24,6 +24,8 @@ class PciDevice(Part):
     speed_max_gts: float | None = None
     width_max: int | None = None
     power_state: State[str | None] = None
+    runtime_power: str | None = None
+    """`auto`: the kernel may put it to sleep while it is idle; `on`: it may not."""
     node: int | None = None
     cpus: str | None = None
     iommu: str | None = None
@@ -65,6 +67,10 @@ class InfinibandPort(Part):
     state: str | None = None
     link_layer: str | None = None
     firmware: str | None = None
+    link: str | None = None
+    """The physical link, such as `5: LinkUp`."""
+    errors: State[dict[str, int]] = {}
+    """Counters of errors that are not zero."""
     interfaces: list[str] = []
     """The network interfaces of the port: over Ethernet its MTU follows theirs."""
 

@@ -15,6 +15,7 @@ from fingerprint.findings import RULES, arrived, check, unread_part
 from fingerprint.misspelling import misspelling_of
 from fingerprint.report.differences import markdown
 from snapshots import (
+    CgroupLevel,
     CondaPackage,
     Cpu,
     Declared,
@@ -23,12 +24,14 @@ from snapshots import (
     GpuProcess,
     Gpus,
     Host,
+    InfinibandPort,
     Library,
     Limits,
     Log,
     Measured,
     Nccl,
     NcclFile,
+    NetworkInterface,
     NumaNode,
     Packages,
     PciDevice,
@@ -333,6 +336,59 @@ CASES |= {
         snapshot(host=Host(status="ok"), topology=nodes(2)),
     ),
 }
+
+
+def beside(affinity: str, pid: int = 1) -> Snapshot:
+    """Rank 0 on a GPU next to processors 32 to 63."""
+    user = GpuProcess(pid=pid, name="sglang::schedul")
+    rank = process("rank", 0, affinity=affinity)
+    return snapshot(
+        server=Server(status="ok", processes={"rank 0": rank}),
+        gpu=board(processes=[user]),
+        topology=Topology(status="ok", devices={next(iter(board().gpus)): PciDevice(kind="gpu", cpus="32-63")}),
+    )
+
+
+def ports(*rates: str, mtus: tuple[int, ...] = ()) -> Snapshot:
+    made = {
+        f"mlx5_{number} port 1": InfinibandPort(
+            rate=rate, state="4: ACTIVE", link_layer="Ethernet", interfaces=[f"ens{number}"]
+        )
+        for number, rate in enumerate(rates)
+    }
+    made["mlx5_9 port 1"] = InfinibandPort(rate="10 Gb/sec", state="1: DOWN", link_layer="Ethernet")
+    network = {f"ens{number}": NetworkInterface(mtu=mtu) for number, mtu in enumerate(mtus)}
+    return snapshot(topology=Topology(status="ok", infiniband=made, network=network))
+
+
+def counted(**events: int) -> Snapshot:
+    level = CgroupLevel(path="/pod", memory_events=events)
+    return snapshot(limits=Limits(status="ok", cgroup_levels={"0": CgroupLevel(path="/pod/x"), "1": level}))
+
+
+def bound(affinity: str, *others: str) -> Snapshot:
+    rank = process("rank", 0, affinity=affinity, thread_affinity=list(others), thread_names={"0-7": {"pool": 4}})
+    return snapshot(server=Server(status="ok", processes={"rank 0": rank}))
+
+
+FAST = "400 Gb/sec (4X NDR)"
+CASES |= {
+    "FP417": (beside("0-31,64"), beside("0-32")),
+    "FP418": (ports(FAST, FAST, "200 Gb/sec (4X HDR)"), ports(FAST, FAST, FAST, mtus=(9000, 9000, 9000))),
+    "FP420": (bound("0-3", "0-7"), bound("0-3", "2", "4-7")),
+    "FP419": (counted(high=7, max=0), counted(high=0, max=0, oom=3)),
+}
+
+
+def test_a_port_whose_interface_has_small_packets_is_slower_too() -> None:
+    (found,) = check(ports(FAST, FAST, FAST, mtus=(9000, 1500, 9000)))
+    assert (found.code, found.key) == ("FP418", "topology/infiniband/mlx5_1 port 1")
+    assert "an MTU of 1500" in found.text
+    assert not check(ports(FAST, "200 Gb/sec (4X HDR)"))  # nobody says which of two is right
+
+
+def test_a_rank_that_nvml_does_not_name_says_nothing_of_its_processors() -> None:
+    assert "FP417" not in codes(beside("0-31", pid=99))
 
 
 def codes(one: Snapshot) -> set[str]:

@@ -355,7 +355,12 @@ PATHS = (
 
 PROCESSES = (
     Known(r"affinity", 1.6, "which cores the host path may use", "srt-slurm#332"),
-    Known(r"thread_affinity", 1.2, "which cores single threads of the ranks may use: pools, NCCL's, the driver's"),
+    Known(
+        r"thread_affinity",
+        1.2,
+        "which cores single threads of the ranks may use: pools, NCCL's, the driver's",
+        "srt-slurm#326",
+    ),
     Known(r"nice|policy|priority", 1.2, "whether the host path is preferred or pushed aside"),
     Known(r"executable|version", 0.8, "another Python runs the host path"),
     Known(r"cwd", -0.6, "where relative paths and shadowing modules are looked for"),
@@ -462,7 +467,10 @@ ELSEWHERE = (
     Known(r"host/clocksource", 1.4, "a slow clock costs at every time stamp"),
     Known(r"host/preload", 1.9, "every process loads it"),
     Known(r"host/daemons", 0.7, "MPS, a profiler or the fabric manager takes part in what the GPUs do"),
-    Known(r"host/modules", 0.4, "how GPUs and network cards reach each other's memory"),
+    Known(r"host/library_directories", 0.9, "it decides which shared objects are loaded where no variable does"),
+    Known(r"host/tuned_profile", 1.3, "a profile sets governor, sleep states and kernel settings together"),
+    Known(r"host/page_merging", 0.6, "the kernel's search for equal pages takes time of a core"),
+    Known(r"host/module(s|_versions/.*)", 0.4, "how GPUs and network cards reach each other's memory"),
     Known(
         r"host/numactl", 1.3, "an engine that binds ranks to NUMA nodes silently does not without it", "sglang#26983"
     ),

@@ -258,6 +258,8 @@ def test_models_are_told_by_configuration_headers_and_blobs(context: Context, tm
     assert not isinstance(config, Unread)
     assert config.sha256 == hashlib.sha256((target / "config.json").read_bytes()).hexdigest()
     assert config.text == '{"max_position_embeddings": 2048}'
+    assert one.filesystem == other.filesystem
+    assert one.filesystem
     (target / "config.json").write_text("[" + "1," * 10_000 + "1]")
     long = Models.model_validate(models.read(request)).models["target"]
     assert isinstance(long, Model)

@@ -64,6 +64,28 @@ def test_every_value_that_occurs_is_told_once(tmp_path: Path) -> None:
     assert found.command_line.startswith("quiet iommu=pt token=<secret:")
 
 
+def test_drivers_profile_linker_and_page_merging_are_told(tmp_path: Path) -> None:
+    root = write(
+        tmp_path,
+        {
+            "proc/modules": "nvidia 9 0 - Live 0x0\nmlx5_core 9 0 - Live 0x0\next4 1 0 - Live 0x0\n",
+            "sys/module/nvidia/version": "580.159.04\n",
+            "etc/tuned/active_profile": "balanced\n",
+            "etc/ld.so.conf": "include /etc/ld.so.conf.d/*.conf\n/opt/own/lib # ours\n",
+            "etc/ld.so.conf.d/b.conf": "/usr/local/cuda/lib64\n/opt/own/lib\n",
+            "etc/ld.so.conf.d/a.conf": "# none\n/usr/local/nccl/lib\n",
+            "etc/ld.so.conf.d/README": "/not/read\n",
+            "sys/kernel/mm/ksm/run": "1\n",
+        },
+    )
+    os.mkfifo(tmp_path / "etc/ld.so.conf.d/c.conf")
+    found = Host.model_validate(host.collect(root, KEEPER))
+    assert found.modules == ["mlx5_core", "nvidia"]
+    assert found.module_versions == {"nvidia": "580.159.04"}
+    assert (found.tuned_profile, found.page_merging) == ("balanced", "1")
+    assert found.library_directories == ["/opt/own/lib", "/usr/local/nccl/lib", "/usr/local/cuda/lib64"]
+
+
 def test_a_machine_that_shows_nothing_is_none_and_not_zero(tmp_path: Path) -> None:
     found = Host.model_validate(host.collect(str(tmp_path), KEEPER))
     assert (found.kernel, found.memory_kib, found.steal_ticks, found.clocksource) == (None, None, None, None)
@@ -103,6 +125,8 @@ def test_a_limit_on_an_ancestor_is_a_limit(tmp_path: Path) -> None:
             f"{base}/kubepods/burstable/pod1/cri-containerd-0123456789abcdef.scope/cpu.max": "max 100000\n",
             f"{base}/kubepods/burstable/pod1/cri-containerd-0123456789abcdef.scope/memory.max": "1073741824\n",
             f"{base}/kubepods/memory.max": "max\n",
+            f"{base}/kubepods/burstable/pod1/memory.events": "low 0\nhigh 12\nmax 3\noom 0\noom_kill x\n",
+            "proc/7/attr/current": "system_u:system_r:container_t:s0:c123,c456\n",
         },
     )
     found = Limits.model_validate(limits.collect(root, 7))
@@ -113,6 +137,8 @@ def test_a_limit_on_an_ancestor_is_a_limit(tmp_path: Path) -> None:
     assert found.limits == {"locked memory": "8388608", "open files": "1024", "cpu time": "unlimited"}
     assert found.container["kind"] == "cri-containerd"
     assert found.privileges["Seccomp"] == "2"
+    assert found.privileges["label"] == "system_u:system_r:container_t:s0"
+    assert found.cgroup_levels["1"].memory_events == {"high": 12, "max": 3, "oom": 0}
 
 
 @pytest.mark.parametrize(

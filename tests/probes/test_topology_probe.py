@@ -52,12 +52,16 @@ GPU = {"kind": "0x030200\n", "vendor": "0x10de\n", "device": "0x2335\n", "numa_n
 BRIDGE = {"kind": "0x060400\n", "vendor": "0x8086\n", "device": "0x352a\n", "numa_node": "-1\n"}
 
 
-def test_a_slow_bridge_above_a_fast_gpu_is_the_limit(bus: Bus) -> None:
+def test_a_slow_bridge_above_a_fast_gpu_is_the_limit(bus: Bus, tmp_path: Path) -> None:
     root, port, gpu = "0000:00:01.0", "0000:01:00.0", "0000:02:00.0"
     bus.add(root, **BRIDGE, **link("16.0", "16", "16.0", "16"))
     bus.add(f"{root}/{port}", **BRIDGE, **link("2.5", "1", "5.0", "1"))
     bus.add(f"{root}/{port}/{gpu}", **GPU, **link("8.0", "16", "16.0", "16"))
+    power = tmp_path / f"sys/devices/pci0000:00/{root}/{port}/{gpu}/power"
+    power.mkdir()
+    (power / "control").write_text("auto\n")
     found = bus.read()
+    assert found.devices[gpu].runtime_power == "auto"
     assert found.devices[gpu].above == [port, root]
     assert found.devices[gpu].node == 1
     assert found.devices[port].node is None
@@ -139,10 +143,15 @@ def test_nodes_ports_and_error_counters_are_read(bus: Bus, tmp_path: Path) -> No
     for name, number in {"ens1f0": "0\n", "ens1f1": "1\n"}.items():
         (tmp_path / "sys/class/infiniband/mlx5_0/device/net" / name).mkdir(parents=True)
         (tmp_path / "sys/class/infiniband/mlx5_0/device/net" / name / "dev_port").write_text(number)
+    for name, text in {"phys_state": "5: LinkUp", "counters/symbol_error": "7", "counters/link_downed": "0"}.items():
+        (port / name).parent.mkdir(exist_ok=True)
+        (port / name).write_text(f"{text}\n")
     bus.add("0000:06:00.0", **GPU, aer_dev_correctable="RxErr 3\nTOTAL_ERR_COR 7\n")
     found = bus.read()
     assert (found.nodes["0"].cpus, found.nodes["0"].distances, found.nodes["0"].memory_kib) == ("0-31", [10, 21], 1024)
     assert found.infiniband["mlx5_0 port 1"].rate == "400 Gb/sec (4X NDR)"
+    assert found.infiniband["mlx5_0 port 1"].errors == {"symbol_error": 7}
+    assert found.infiniband["mlx5_0 port 1"].link == "5: LinkUp"
     assert found.infiniband["mlx5_0 port 1"].interfaces == ["ens1f0"]
     assert found.devices["0000:06:00.0"].errors == {"correctable": 7}
 
