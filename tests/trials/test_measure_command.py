@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -18,18 +19,21 @@ import pytest
 from certificates import self_signed
 from incident_host import Incident
 from rich.console import Console
+from ssh_daemon import SSHD, running
+from ssh_daemon import key as create_key
 
 import snapshots
 from fingerprint.errors import UsageError
 from fingerprint.measure import KEY_VARIABLE, Address, break_even, break_even_of, key_in
 from fingerprint.report.measurement import terminal
+from probes import processes
 from snapshots import Batch, Measured, Unread
 
 
-def run(*words: object, key: str | None = None) -> subprocess.CompletedProcess[str]:
+def run(*words: object, key: str | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "fingerprint", "measure", *map(str, words)], capture_output=True, text=True, timeout=120,
-        env={**os.environ, **({KEY_VARIABLE: key} if key is not None else {})},
+        env={**os.environ, **({KEY_VARIABLE: key} if key is not None else {}), **variables},
     )  # fmt: skip
 
 
@@ -124,6 +128,8 @@ class Proxy(ThreadingHTTPServer):
     def __init__(self, port: int, certificate: Path, private: Path) -> None:
         self.behind = port
         self.seen: list[str | None] = []
+        self.clients: list[list[str]] = []
+        """For each request the command lines of who sent it and of all above."""
         super().__init__(("127.0.0.1", 0), Passes)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, private)
@@ -131,6 +137,23 @@ class Proxy(ThreadingHTTPServer):
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that does not trust the certificate, or speaks no TLS, is what some tests are about."""
+
+
+def _process_at(port: int) -> list[str]:
+    """The command lines of the process whose end of a connection this port of loopback is, and of its ancestors."""
+    rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
+    [socket] = {f"socket:[{row[9]}]" for row in rows if row[1] == f"0100007F:{port:04X}" and row[9] != "0"}
+    for folder in Path("/proc").glob("[0-9]*/fd"):
+        with contextlib.suppress(OSError):
+            if any(str(entry.readlink()) == socket for entry in folder.iterdir()):
+                return _upwards(int(folder.parent.name))
+    return []
+
+
+def _upwards(pid: int) -> list[str]:
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    above = processes.stat(pid).parent
+    return [words, *(_upwards(above) if above else [])]
 
 
 class Passes(BaseHTTPRequestHandler):
@@ -141,6 +164,7 @@ class Passes(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.server.seen.append(self.headers["Authorization"])
+        self.server.clients.append(_process_at(self.client_address[1]))
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if self.headers["Authorization"] != f"Bearer {KEY}":
             self.send_error(401)
@@ -175,6 +199,27 @@ def test_a_server_behind_tls_is_measured_with_the_key_that_a_variable_holds(prox
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["source"] == "engine timer"
     assert KEY not in done.stdout + done.stderr
+
+
+@pytest.mark.skipif(SSHD is None, reason="needs openssh-server")
+def test_the_client_runs_on_the_host_and_not_across_ssh(proxy: Proxy, tmp_path: Path) -> None:
+    (tmp_path / "sshd").mkdir()
+    (tmp_path / ".ssh").mkdir(mode=0o700)
+    with running(tmp_path / "sshd") as sshd:
+        mine = create_key(tmp_path / ".ssh" / "id_ed25519")
+        (tmp_path / "sshd" / "authorized").write_text(mine.with_suffix(".pub").read_text())
+        (tmp_path / ".ssh" / "known_hosts").write_text(sshd.host_key())
+        proxy.clients.clear()
+        done = run(
+            f"https://127.0.0.1:{proxy.server_port}", "--target", f"ssh://{sshd.user}@127.0.0.1:{sshd.port}",
+            "--requests", "2", "--tokens", "4", key=KEY, HOME=str(tmp_path),
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert len(proxy.clients) >= 6  # warm-up, requests, counters
+    for sender, *above in proxy.clients:
+        assert "fingerprint measure" not in sender
+        assert any(words.startswith("sshd") or "/sshd" in words for words in above)
+        assert not any("fingerprint measure" in words for words in above)
 
 
 @pytest.mark.parametrize("key", [None, "sk-another"])
