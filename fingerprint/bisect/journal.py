@@ -127,7 +127,7 @@ class TrialLine(_Line):
 
 
 class ControlLine(_Line):
-    """An end of the comparison launched without speculation, once: what plain decoding gives today."""
+    """One launch of an end of the comparison without speculation: what plain decoding gives today."""
 
     event: Literal["control"] = "control"
     at: datetime

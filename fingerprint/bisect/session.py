@@ -32,6 +32,9 @@ STEAL_SHARE = 0.10
 ACCEPTED = 0.02
 """A launch whose accept length differs by more than this share from the first one's is marked: it did other work."""
 
+CONTROLS = 2
+"""Launches of each end without speculation: of one alone nobody could say how far off it is."""
+
 _REPEATED = frozenset({"launch", "measure"})
 
 
@@ -255,21 +258,22 @@ class Session:
     # -- without speculation -------------------------------------------------------------------------------------
 
     def control(self) -> list[ControlLine]:
-        """Launch both ends once without speculation; a side that is in the journal is not launched again.
+        """Launch both ends without speculation, `CONTROLS` times each; what is in the journal is not launched again.
 
         Raises:
             TargetError: the way to the host broke.
         """
-        done = {line.side: line for line in self.journal.controls()}
-        ends: tuple[tuple[Literal["old", "new"], frozenset[str]], ...] = (
-            ("old", frozenset()),
-            ("new", frozenset(self.factors)),
-        )
-        for side, new in ends if self.factors else ends[1:]:
-            if side not in done:
-                done[side] = self._control(side, new)
-                self.journal.append(done[side])
-        return list(done.values())
+        done = self.journal.controls()
+        ends: list[tuple[Literal["old", "new"], frozenset[str]]] = [("new", frozenset(self.factors))]
+        if self.factors:
+            ends.insert(0, ("old", frozenset()))
+        for number in range(CONTROLS):
+            for side, new in ends:
+                if sum(line.side == side for line in done) <= number:
+                    done.append(self._control(side, new))
+                    self.journal.append(done[-1])
+            ends.reverse()  # a host that drifts is no advantage of one side
+        return done
 
     def _control(self, side: Literal["old", "new"], new: frozenset[str]) -> ControlLine:
         at = self.now()

@@ -86,7 +86,8 @@ def bisect(
         float | None, typer.Option(min=1.0, help="Fix the accept length of every launch, so that only time differs.")
     ] = None,
     control: Annotated[
-        bool, typer.Option("--control", help="Then launch both ends without speculation: what plain decoding gives.")
+        bool,
+        typer.Option("--control", help="Then launch both ends twice without speculation: what plain decoding gives."),
     ] = False,
     figure: Annotated[
         str | None, typer.Option(help="Compare launches by verify_ms (default), gpu_cycle_ms or cycle_ms.")

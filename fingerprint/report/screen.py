@@ -27,7 +27,7 @@ from fingerprint.report.words import (
 from fingerprint.speed import accept_length_for
 
 if TYPE_CHECKING:
-    from fingerprint.bisect.journal import EndLine, TrialLine
+    from fingerprint.bisect.journal import ControlLine, EndLine, TrialLine
     from fingerprint.bisect.verdict import Culprit, Suspicion
     from snapshots import Snapshot
 
@@ -190,22 +190,40 @@ def more(scene: Scene, speeds: Sequence[Speed], even: BreakEven | None) -> tuple
 
 
 def _plainly(scene: Scene, speeds: Sequence[Speed]) -> list[str]:
-    """What plain decoding gives today, and the accept length at which speculation breaks even with it."""
+    """What plain decoding gives today, and the accept length at which speculation breaks even with it.
+
+    Which is faster is left open where the launches of plain decoding lie farther apart than the two.
+    """
     lines = []
-    for one in scene.outcome.controls:
-        side = f"everything {one.side}"
-        if one.tokens_per_second is None:
-            lines.append(f"Plain decoding was not measured with {side}: {one.reason}.")
+    for side, controls in _by_side(scene.outcome.controls).items():
+        plain = sorted(one.tokens_per_second for one in controls if one.tokens_per_second is not None)
+        if not plain:
+            lines.append(f"Plain decoding was not measured with {side}: {controls[0].reason}.")
             continue
-        words = f"Plain decoding gives {number(one.tokens_per_second)} tok/s with {side}"
+        words = f"Plain decoding gives {_from_to(plain)} tok/s ({count(len(plain), 'launch')}) with {side}"
         for speed in speeds:
             if speed.side.startswith(side):
-                needed = accept_length_for(one.tokens_per_second, speed.cycle_ms)
-                words += (
-                    f": speculation breaks even at an accept length of {needed:.2f}, and has {speed.accept_length:.2f}"
-                )
+                needed = [accept_length_for(one, speed.cycle_ms) for one in plain]
+                words += f": speculation breaks even at an accept length of {_from_to(needed, '.2f')}"
+                words += f", and has {speed.accept_length:.2f}"
+                apart = needed[-1] - needed[0]
+                if needed[0] - apart <= speed.accept_length <= needed[-1] + apart:
+                    words += "; these launches lie too far apart to tell which is faster"
         lines.append(f"{words}.")
     return lines
+
+
+def _by_side(controls: Sequence[ControlLine]) -> dict[str, list[ControlLine]]:
+    sides: dict[str, list[ControlLine]] = {}
+    for one in controls:
+        sides.setdefault(f"everything {one.side}", []).append(one)
+    return dict(sorted(sides.items(), reverse=True))  # old first
+
+
+def _from_to(values: Sequence[float], form: str = "") -> str:
+    """The least and the greatest of some values; one of them where they read alike."""
+    low, high = (format(one, form) if form else number(one) for one in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
 
 
 def decided(scene: Scene, culprit: Culprit) -> list[str]:
@@ -396,11 +414,13 @@ def figures(scene: Scene, speeds: Sequence[Speed], old: Snapshot, new: Snapshot)
         add("scatter of launches", scene.ms(outcome.sigma_ms))
     if outcome.smallest_effect_ms is not None:
         add("smallest gap that would have shown", ms(outcome.smallest_effect_ms, scene.decimals))
-    for control in outcome.controls:
-        if control.tokens_per_second is not None and control.step_ms is not None:
+    for side, controls in _by_side(outcome.controls).items():
+        plain = [one.tokens_per_second for one in controls if one.tokens_per_second is not None]
+        steps = [one.step_ms for one in controls if one.step_ms is not None]
+        if plain and steps:
             add(
-                f"plain decoding, everything {control.side}, today",
-                f"{number(control.tokens_per_second)} tok/s, {number(control.step_ms)} ms a step (one launch)",
+                f"plain decoding, {side}, today",
+                f"{_from_to(plain)} tok/s, {_from_to(steps)} ms a step ({count(len(plain), 'launch')})",
             )
     for speed in speeds:
         add(

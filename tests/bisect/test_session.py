@@ -234,7 +234,7 @@ def test_a_bisect_that_was_stopped_between_both_ends_goes_on_by_the_figure_that_
     assert {line.metric for line in Journal(tmp_path / "journal.jsonl").trials()} == {"cycle_ms"}
 
 
-def test_both_ends_are_launched_without_speculation_once_and_never_again(tmp_path: Path) -> None:
+def test_both_ends_are_launched_without_speculation_twice_and_never_again(tmp_path: Path) -> None:
     plain = {
         "tokens_per_second": 80.0,
         "cycle_ms": 12.5,
@@ -256,13 +256,24 @@ def test_both_ends_are_launched_without_speculation_once_and_never_again(tmp_pat
     made.live = made.live.model_copy(
         update={"server": made.live.server.model_copy(update={"processes": {"launcher": launcher}})}
     )
-    old, new = made.control()
-    assert (old.side, old.tokens_per_second, old.reason) == ("old", None, "no GPU is free")
-    assert (new.side, new.tokens_per_second, new.step_ms) == ("new", 80.0, 12.5)
-    assert [plan["argv"][3:5] for plan in host.plans] == [["--tp", "2"]] * 2
+    lines = made.control()
+    old, new, *again = lines
+    assert [line.side for line in again] == ["new", "old"]
+    for line in (old, again[1]):
+        assert (line.side, line.tokens_per_second, line.reason) == ("old", None, "no GPU is free")
+    for line in (new, again[0]):
+        assert (line.side, line.tokens_per_second, line.step_ms) == ("new", 80.0, 12.5)
+    assert [plan["argv"][3:5] for plan in host.plans] == [["--tp", "2"]] * 4
     assert not any(word.startswith("--speculative") for plan in host.plans for word in plan["argv"])
-    again = session(Scripted(lambda _plan: AssertionError("both were launched already")), tmp_path)
-    assert again.control() == [old, new]
+    resumed = session(Scripted(lambda _plan: AssertionError("both were launched already")), tmp_path)
+    assert resumed.control() == lines
+    text = (tmp_path / "journal.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "journal.jsonl").write_text("".join(text[:-1]))
+    host = Scripted(answer)
+    cut = session(host, tmp_path)
+    cut.live = made.live
+    assert [line.side for line in cut.control()] == ["old", "new", "new", "old"]
+    assert len(host.plans) == 1
     assert Journal(tmp_path / "journal.jsonl").trials() == []
 
 

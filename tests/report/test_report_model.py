@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 from made_cases import KINDS, A, incident, one, snapshot, story
 
-from fingerprint.bisect.journal import TrialLine
+from fingerprint.bisect.journal import ControlLine, TrialLine
 from fingerprint.bisect.told import search_of
 from fingerprint.bisect.verdict import Suspicion
 from fingerprint.case import Case
@@ -21,6 +22,8 @@ from fingerprint.report.html import render_html
 from fingerprint.report.model import Report
 from fingerprint.report.replay import replay
 from fingerprint.report.terminal import render
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -264,6 +267,32 @@ def test_the_speed_of_each_side_is_accept_length_over_cycle(reports: dict[str, R
     assert report.break_even is not None
     at_break_even = 1000 * report.break_even.accept_length / new.cycle_ms
     assert at_break_even == pytest.approx(old.tokens_per_second)
+
+
+def test_plain_decoding_is_a_range_of_launches_and_what_they_cannot_tell_is_said(cases: dict[str, Case]) -> None:
+    case = cases["attributed"]
+    old, new = case.old, case.new
+
+    def said(*plain: float | None) -> str:
+        lines = [
+            ControlLine(at=NOON, side="new", step_ms=None if one is None else 1000 / one, tokens_per_second=one,
+                        reason="" if one else "no GPU is free")
+            for one in plain
+        ]  # fmt: skip
+        outcome = case.outcome().model_copy(update={"controls": lines})
+        report = build(outcome, case.journal.case(), case.journal.trials(), None, old, new, compare(old, new))
+        assert sum(fact.name == "plain decoding, everything new, today" for fact in report.figures) == any(plain)
+        return next(line for line in report.more if line.startswith("Plain decoding"))
+
+    speed = of_case(case).speeds[1]
+    has, near = speed.accept_length, speed.tokens_per_second
+    far = said(1.50 * near, 1.52 * near)
+    assert "(2 launches) with everything new: speculation breaks even at an accept length of " in far
+    assert far.endswith(f"{1.50 * has:.2f} to {1.52 * has:.2f}, and has {has:.2f}.")
+    assert "too far apart to tell which is faster" in said(1.05 * near, 1.15 * near)
+    assert "too far apart to tell which is faster" in said(0.8 * near, 1.15 * near)
+    assert f"an accept length of {1.5 * has:.2f}, and has {has:.2f}." in said(None, 1.5 * near)
+    assert said(None, None) == "Plain decoding was not measured with everything new: no GPU is free."
 
 
 def test_a_server_that_does_not_speculate_has_no_break_even(tmp_path: Path) -> None:
