@@ -920,6 +920,18 @@ def _reclaimed(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
             yield f"limits/cgroup_levels/{number}/memory_events", text
 
 
+@_rule(
+    "FP421",
+    "a GPU that is not wholly part of the NVSwitch fabric",
+    source="no single incident",
+    advice="look at the fabric manager's log; until it is, NCCL does without NVLink SHARP, or CUDA does not start",
+)
+def _off_fabric(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    for address, gpu in _gpus(snapshot):
+        if gpu.fabric and gpu.fabric != ["completed"]:
+            yield f"gpu/gpus/{address}/fabric", f"The fabric says of GPU {address}: {', '.join(gpu.fabric)}."
+
+
 def unread_part(snapshot: Snapshot) -> list[str]:
     """Sections that no rule could look at, with the reason: silence about them is no good sign."""
     return [

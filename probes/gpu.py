@@ -40,6 +40,9 @@ _P2P = (
     "ok", "chipset not supported", "GPU not supported", "topology not supported", "disabled by registry key",
     "not supported", "unknown",
 )  # fmt: skip
+_FABRIC_STATES = ("not supported", "not started", "in progress", "completed")
+_FABRIC_FAULTS = {0: "degraded bandwidth", 2: "route recovery", 4: "unhealthy route", 6: "access timeout recovery"}
+"""By the place of their two bits in the health mask, which are 1 for yes."""
 _LEVELS = {0: "internal", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 _CLOCKS = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}
 
@@ -228,6 +231,17 @@ class Nvml:
             raise NvmlError(_ERRORS.get(error.value) or str(error)) from None
         return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
 
+    def structure(self, name: str) -> Any:  # noqa: ANN401 - the binding's own
+        """An empty structure of the binding, of the version that its name says.
+
+        Raises:
+            NvmlError: the binding does not know it.
+        """
+        made = getattr(self._binding, name, None)
+        if made is None:
+            raise NvmlError(f"pynvml has no {name}")
+        return made()
+
 
 def _value(read: Callable[[], Json]) -> Json:
     """What `read` returns; None for what this board does not have; else the reason."""
@@ -352,8 +366,24 @@ def _gpu(nvml: Nvml, handle: Any, device: int, index: int) -> Dict[str, Json]:  
         "pcie_width_max": told("nvmlDeviceGetMaxPcieLinkWidth"),
         "pcie_replays": told("nvmlDeviceGetPcieReplayCounter"),
         "nvlinks": _value(lambda: _nvlinks(nvml, handle)),
+        "fabric": fabric(nvml, handle),
         "processes": _value(lambda: _processes(nvml, handle)),
     }
+
+
+def fabric(nvml: Nvml, handle: Any) -> Optional[List[str]]:  # noqa: ANN401
+    """How far the board has joined the fabric of NVSwitches, and what is wrong there; None where there is none."""
+    try:
+        info = nvml.structure("c_nvmlGpuFabricInfo_v2_t")
+        nvml.ask("nvmlDeviceGetGpuFabricInfoV", handle, ctypes.byref(info))
+    except NvmlError:
+        return None  # no such board, or a driver that knows nothing of it
+    if not 0 < info.state < len(_FABRIC_STATES):
+        return None
+    told = [_FABRIC_STATES[info.state]]
+    if told == ["completed"] and info.status:
+        told.append(f"error {info.status}")
+    return told + [name for shift, name in _FABRIC_FAULTS.items() if info.healthMask >> shift & 3 == 1]
 
 
 def clock_ranges(nvml: Nvml, handle: Any) -> Dict[str, str]:  # noqa: ANN401

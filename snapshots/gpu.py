@@ -83,6 +83,8 @@ class Gpu(Part):
     pcie_width_max: Read[int | None] = None
     pcie_replays: State[Read[int | None]] = None
     nvlinks: Read[NvLinks | None] = None
+    fabric: list[str] | None = None
+    """How far it has joined the fabric of NVSwitches (`completed`, `in progress` ...), then what is wrong."""
     processes: State[Read[list[GpuProcess] | None]] = None
 
 

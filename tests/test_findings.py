@@ -376,6 +376,7 @@ CASES |= {
     "FP417": (beside("0-31,64"), beside("0-32")),
     "FP418": (ports(FAST, FAST, "200 Gb/sec (4X HDR)"), ports(FAST, FAST, FAST, mtus=(9000, 9000, 9000))),
     "FP420": (bound("0-3", "0-7"), bound("0-3", "2", "4-7")),
+    "FP421": (snapshot(gpu=board(fabric=["in progress"])), snapshot(gpu=board(fabric=["completed"]))),
     "FP419": (counted(high=7, max=0), counted(high=0, max=0, oom=3)),
 }
 

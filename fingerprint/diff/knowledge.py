@@ -411,7 +411,7 @@ ELSEWHERE = (
         "launches and reductions between GPUs cross this link",
         "club-3090#873",
     ),
-    Known(r"gpu/links/.*|gpu/.*/nvlinks.*", 1.9, "how GPUs reach each other", "nccl-tests#74", "all-reduce"),
+    Known(r"gpu/links/.*|gpu/.*/(nvlinks.*|fabric)", 1.9, "how GPUs reach each other", "nccl-tests#74", "all-reduce"),
     Known(r"gpu/gpus/.*", 1.0, "a property of the board"),
     Known(
         r"topology/devices/.*/(acs|iommu)",

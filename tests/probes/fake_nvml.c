@@ -2,7 +2,8 @@
  * fails: "mismatch" (library and driver differ), "lost" (the second GPU is gone), "hang" (a driver that never returns),
  * "crash", "foreign" (a process of somebody else), "neighbour" (one on another GPU only), "full" (the one that asks holds
  * most of the memory), "hot" (heat holds the clocks down), "old" (a driver without the newer functions), "refuses"
- * (nothing can be set). What is set is kept in the folder FAKE_NVML_STATE, a file for each value, as a driver keeps it.
+ * (nothing can be set), "apart" (the second GPU has not joined the fabric). What is set is kept in the folder
+ * FAKE_NVML_STATE, a file for each value, as a driver keeps it.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -116,6 +117,16 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, device **out) {
     if (sscanf(bus, "%x:%x:%x", &domain, &number, &slot) != 3 || slot < 6 || slot > 7) return INVALID;
     *out = &devices[slot - 6];
     return slot == 7 && mode("lost") ? LOST : OK;
+}
+typedef struct { u version; unsigned char cluster[16]; u status, clique, state, health; } fabric;
+int nvmlDeviceGetGpuFabricInfoV(device *d, fabric *out) {
+    if (mode("old")) return MISSING;
+    if (out->version != 0x02000024) return INVALID;
+    int apart = d->index == 1 && mode("apart");
+    out->status = 0;
+    out->state = apart ? 2 : 3;
+    out->health = apart ? 0x2 | 1 << 4 : 0x2 | 2 << 4; /* no degraded bandwidth; an unhealthy route, or none */
+    return OK;
 }
 NUMBER(nvmlDeviceGetPowerUsage, 80075)
 NUMBER(nvmlDeviceGetComputeMode, 0)

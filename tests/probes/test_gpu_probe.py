@@ -53,6 +53,7 @@ def test_two_h200_are_told_as_they_are(read: Callable[..., Gpus]) -> None:
     assert one.nvlinks is not None
     assert (one.nvlinks.active, one.nvlinks.inactive) == (18, 0)
     assert one.processes == []
+    assert one.fabric == ["completed"]
     link = section.links["0000:00:06.0 0000:00:07.0"]
     assert (link.path, link.p2p) == ("PHB", {"read": "ok", "write": "ok", "nvlink": "ok", "atomics": "ok"})
     assert not _has_unread(section.model_dump())
@@ -68,6 +69,13 @@ def test_what_moves_by_itself_is_no_part_of_the_identity(read: Callable[..., Gpu
     slower = one.model_copy(update={"power_limit_w": 400.0})
     digests = [identity_digest(section.model_copy(update={"gpus": {"x": each}})) for each in (one, warmer, slower)]
     assert digests[0] == digests[1] != digests[2]
+
+
+def test_a_gpu_that_has_not_joined_the_fabric_is_told_with_what_is_wrong(read: Callable[..., Gpus]) -> None:
+    boards = read("apart").gpus
+    told = [board.fabric for board in boards.values() if isinstance(board, Gpu)]
+    assert told == [["completed"], ["in progress", "unhealthy route"]]
+    assert [board.fabric for board in read("old").gpus.values() if isinstance(board, Gpu)] == [None, None]
 
 
 def test_a_lost_gpu_is_a_reason_and_the_other_one_is_there(read: Callable[..., Gpus]) -> None:
