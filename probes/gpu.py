@@ -43,6 +43,8 @@ _P2P = (
 _FABRIC_STATES = ("not supported", "not started", "in progress", "completed")
 _FABRIC_FAULTS = {0: "degraded bandwidth", 2: "route recovery", 4: "unhealthy route", 6: "access timeout recovery"}
 """By the place of their two bits in the health mask, which are 1 for yes."""
+_ALWAYS = ("memory_bytes", "temperature_c", "power_now_w", "utilization", "performance_state")
+"""A board that lacks all of these is there and does not work."""
 _LEVELS = {0: "internal", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 _CLOCKS = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}
 
@@ -282,7 +284,10 @@ def collect(nvml: Nvml) -> Dict[str, Json]:
             address = pci.busId if isinstance(pci.busId, str) else pci.busId.decode("ascii", "replace")
             place = bus_id(address)
             handles[place] = handle
-            gpus[place] = _gpu(nvml, handle, pci.pciDeviceId, index)
+            told = _gpu(nvml, handle, pci.pciDeviceId, index)
+            gpus[place] = (
+                told if any(told[one] is not None for one in _ALWAYS) else unread("no reading of it is to be had")
+            )
         found["gpus"] = gpus
         found["links"] = {
             f"{first} {second}": _link(nvml, handles[first], handles[second])

@@ -14,12 +14,14 @@ from typing import Any, Dict, List, Optional, Tuple
 from probes import packages, processes
 from probes.interpreter import Interpreter, deduce
 from probes.reading import Json, attempt, canonical, is_unread, read_bytes, read_text, unread, without_server
+from probes.secrets import Keeper
 
 _FILES = ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_TUNER_CONFIG_FILE")
 _PLUGIN = re.compile(r"/(libnccl-(?:net|tuner|profiler|env)[^/]*\.so[^/]*)$")
 _LIBRARY = re.compile(r"/libnccl\.so[^/]*$")
 _VERSION = re.compile(rb"NCCL version (\d[0-9A-Za-z.+]{2,40})(?![0-9A-Za-z.+]|\Z)")  # whole, not cut by a chunk
 _CHUNK = 16 << 20
+_LARGEST_TEXT_BYTES = 16 << 10
 _LARGEST_LIBRARY_BYTES = 2 << 30
 
 
@@ -48,9 +50,7 @@ def read(context: Dict[str, Any]) -> Json:
             for source, (path, text) in files.items()
         },
         "named_files": {
-            name: {"path": variables[name], "sha256": attempt(lambda name=name: _digest(variables[name]))}  # type: ignore[misc]
-            for name in _FILES
-            if variables.get(name)
+            name: _named_file(variables[name], context["keeper"]) for name in _FILES if variables.get(name)
         },
         "loaded": loaded,
         "plugins": plugins,
@@ -148,5 +148,10 @@ def _packages(interpreter: Interpreter) -> Tuple[Dict[str, str], Dict[str, str]]
     return installed, pinned
 
 
-def _digest(path: str) -> str:
-    return hashlib.sha256(read_bytes(path, 16 << 20)).hexdigest()
+def _named_file(path: str, keeper: Keeper) -> Json:
+    """Digest, and the text of a file that is not long."""
+    raw = attempt(lambda: read_bytes(path, 16 << 20))
+    if not isinstance(raw, bytes):
+        return {"path": path, "sha256": raw}
+    text = keeper.text(raw.decode("utf-8", "replace")) if len(raw) <= _LARGEST_TEXT_BYTES else None
+    return {"path": path, "sha256": hashlib.sha256(raw).hexdigest(), "text": text}

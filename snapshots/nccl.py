@@ -15,6 +15,8 @@ class NamedFile(Part):
 
     path: str
     sha256: Read[str]
+    text: State[str | None] = None
+    """Secrets replaced; None for a long file."""
 
 
 class Nccl(Section):

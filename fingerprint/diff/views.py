@@ -29,6 +29,7 @@ from snapshots import (
     LocalFile,
     Model,
     ModelFile,
+    NamedFile,
     Nccl,
     Packages,
     Section,
@@ -41,7 +42,7 @@ from snapshots import (
     Unread,
 )
 
-_Text: TypeAlias = StartupFile | SettingsFile | ModelFile
+_Text: TypeAlias = StartupFile | SettingsFile | ModelFile | NamedFile
 
 View: TypeAlias = Callable[[Pair, list[Change]], Iterator[Difference]]
 
@@ -908,7 +909,13 @@ def _nccl(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
             note=f"from {origins[0]}, then from {origins[1]}" if moved else f"from {origins[1] or origins[0]}",
             changes=tuple(members),
         )
-    yield from general(pair, rest)
+    for difference in general(pair, rest):
+        match difference.key:
+            case (_, "named_files", name, "sha256"):
+                files = old.named_files.get(name), new.named_files.get(name)
+                yield replace(difference, title=f"file of {name}", details=tuple(_changed_lines(*files))[:MOST_LINES])
+            case _:
+                yield difference
 
 
 @_shows("models")

@@ -25,6 +25,7 @@ from snapshots import (
     Model,
     ModelFile,
     Models,
+    NamedFile,
     Nccl,
     NetworkInterface,
     Packages,
@@ -367,6 +368,20 @@ def test_a_model_s_configuration_is_told_by_its_lines() -> None:
         'config.json: + "rope_theta": 500000,',
     )
     assert one(compare(old, host("b", None))).details == ("config.json",)
+
+
+def test_a_topology_file_of_nccl_is_told_by_its_lines() -> None:
+    def host(sha256: str, width: int) -> Snapshot:
+        text = f'<system>\n<pci link_width="{width}"/>\n</system>\n'
+        return snapshot(
+            nccl=Nccl(status="ok", named_files={"NCCL_TOPO_FILE": NamedFile(path="/t", sha256=sha256, text=text)})
+        )
+
+    found = one(compare(host("a", 16), host("b", 8)))
+    assert (found.title, found.details) == (
+        "file of NCCL_TOPO_FILE",
+        ('-<pci link_width="16"/>', '+<pci link_width="8"/>'),
+    )
 
 
 def test_another_packet_size_matters_between_nodes_and_hardly_on_one() -> None:

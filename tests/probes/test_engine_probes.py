@@ -104,6 +104,20 @@ def test_caches_are_where_the_process_s_variables_say(tmp_path: Path) -> None:
     assert (moved["triton"], moved["sglang"], moved["sglang jit"]) == ("/c/triton", "/c", "/c/jit")
 
 
+def test_files_that_nccl_s_variables_name_are_told_by_digest_and_text(context: Context, tmp_path: Path) -> None:
+    topology = tmp_path / "topo.xml"
+    topology.write_text('<system version="1"/>\n')
+    request = serving(
+        context, NCCL_TOPO_FILE=str(topology), NCCL_GRAPH_FILE=str(tmp_path / "none.xml"), HOME=str(tmp_path)
+    )
+    found = Nccl.model_validate(nccl.read(request)).named_files
+    assert found["NCCL_TOPO_FILE"].sha256 == hashlib.sha256(topology.read_bytes()).hexdigest()
+    assert found["NCCL_TOPO_FILE"].text == '<system version="1"/>\n'
+    assert isinstance(found["NCCL_GRAPH_FILE"].sha256, Unread)
+    topology.write_text(" " * 20_000)
+    assert Nccl.model_validate(nccl.read(request)).named_files["NCCL_TOPO_FILE"].text is None
+
+
 def test_measured_choices_are_identity_and_compiled_code_is_state(context: Context, tmp_path: Path) -> None:
     place = tmp_path / ".cache/sglang"
     (place / "flashinfer/autotune").mkdir(parents=True)

@@ -7,6 +7,7 @@ import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -76,6 +77,26 @@ def test_a_gpu_that_has_not_joined_the_fabric_is_told_with_what_is_wrong(read: C
     told = [board.fabric for board in boards.values() if isinstance(board, Gpu)]
     assert told == [["completed"], ["in progress", "unhealthy route"]]
     assert [board.fabric for board in read("old").gpus.values() if isinstance(board, Gpu)] == [None, None]
+
+
+def test_a_board_without_any_reading_is_unread_and_no_healthy_one_at_zero() -> None:
+    class Silent(gpu.Nvml):
+        def __init__(self) -> None:
+            pass
+
+        def ask(self, name: str, *arguments: Any) -> Any:  # noqa: ANN401
+            if name == "nvmlDeviceGetCount":
+                return 1
+            if name == "nvmlDeviceGetPciInfo":
+                return SimpleNamespace(busId="00000000:0B:00.0", pciDeviceId=0x233510DE)
+            if name in {"nvmlInit", "nvmlShutdown", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetName"}:
+                return "NVIDIA H200"
+            raise gpu.NvmlError("Not Supported")
+
+        def structure(self, name: str) -> Any:  # noqa: ANN401
+            raise gpu.NvmlError(name)
+
+    assert gpu.collect(Silent())["gpus"] == {"0000:0b:00.0": {"unread": "no reading of it is to be had"}}
 
 
 def test_a_lost_gpu_is_a_reason_and_the_other_one_is_there(read: Callable[..., Gpus]) -> None:
