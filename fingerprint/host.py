@@ -18,6 +18,7 @@ import json
 import os
 import struct
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -37,9 +38,9 @@ LOADER = """
 import os, sys
 if sys.version_info < (3, 9):
     sys.exit("its python3 is %d.%d, too old" % sys.version_info[:2])
-blob = sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))
+import zlib
 memory = os.memfd_create("fingerprint")
-left = memoryview(blob)
+left = memoryview(zlib.decompress(sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))))
 while left:
     left = left[os.write(memory, left):]
 sys.path.insert(0, "/proc/self/fd/%d" % memory)
@@ -56,22 +57,24 @@ Handler = Callable[[str, Any], None]
 
 @functools.cache
 def payload(*, compiled: bool = False) -> bytes:
+    """What travels: the archive, compressed as a whole, a tenth smaller than file by file; `compiled`, only framed."""
+    return zlib.compress(archive(compiled=compiled), 0 if compiled else 6)
+
+
+def archive(*, compiled: bool = False) -> bytes:
     """The host program as a zip, with the one module of others that it needs; equal sources give equal bytes.
 
     Args:
-        compiled: for the interpreter that runs us, through a pipe: not compressed, and instead of a module its bytecode
-            where there is one.
+        compiled: for the interpreter that runs us: instead of a module its bytecode, where there is one.
     """
     import zipfile
 
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
+    with zipfile.ZipFile(buffer, "w") as made:
 
         def add(name: str, path: Path) -> None:
             code = _bytecode(path) if compiled else None
-            entry = zipfile.ZipInfo(f"{name}c" if code else name, (1980, 1, 1, 0, 0, 0))
-            kind = zipfile.ZIP_STORED if compiled else zipfile.ZIP_DEFLATED
-            archive.writestr(entry, code or path.read_bytes(), kind, 9)
+            made.writestr(zipfile.ZipInfo(f"{name}c" if code else name), code or path.read_bytes())
 
         root = Path(probes.__path__[0])
         for path in sorted(root.rglob("*.py")):

@@ -27,7 +27,7 @@ import probes
 from fingerprint import capture as captures
 from fingerprint.capture import Store, capture, capture_many
 from fingerprint.errors import HostProgramError, SnapshotError, TargetError
-from fingerprint.host import BOOT, HostProgram, _bytecode, payload
+from fingerprint.host import BOOT, HostProgram, _bytecode, archive, payload
 from fingerprint.targets.local import LocalTarget, ProcessChannel
 from probes import capture as probing
 from snapshots import Packages, Snapshot, Startup, load, save
@@ -94,7 +94,7 @@ def test_this_interpreter_gets_the_bytecode_that_is_there_and_what_was_not_compi
     if compiled:
         compileall.compile_dir(folder, quiet=2)
     before = sorted(caches.rglob("*"))
-    names = {Path(name) for name in zipfile.ZipFile(io.BytesIO(payload(compiled=True))).namelist()}
+    names = {Path(name) for name in zipfile.ZipFile(io.BytesIO(archive(compiled=True))).namelist()}
     ours = {name for name in names if name.parent.name == "probes"}
     assert {name.stem for name in ours} == {path.stem for path in folder.glob("*.py")}
     assert {name.suffix for name in ours} == {".pyc" if compiled else ".py"}

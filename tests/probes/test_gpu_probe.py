@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fingerprint.capture import capture
-from fingerprint.host import HostProgram, payload
+from fingerprint.host import HostProgram, archive
 from fingerprint.targets import parse_target
 from probes import gpu
 from probes.capture import _has_unread
@@ -208,7 +208,7 @@ def test_a_tool_that_hangs_costs_its_deadline(
 
 def test_the_binding_of_nvml_travels_with_the_program(fake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_NVML", "")
-    assert "pynvml.py" in zipfile.ZipFile(io.BytesIO(payload())).namelist()
+    assert "pynvml.py" in zipfile.ZipFile(io.BytesIO(archive())).namelist()
     with HostProgram(parse_target("local")) as program:  # its interpreter sees no site-packages
         section = capture(program, {"nvml": fake, "sections": ["gpu"]}).gpu
     one = section.gpus["0000:00:06.0"]

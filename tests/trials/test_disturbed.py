@@ -30,14 +30,14 @@ STEPS = Flag("flag:--speculative-num-steps", "1", "3", "--speculative-num-steps"
 
 TRIAL = """
 import json, os, sys
-from fingerprint.host import payload
+from fingerprint.host import archive
 from probes import watch
 from probes.settings import Settings
 from probes.trial import Trials
 
 watch.AFTER_S = 0.0
 memory = os.memfd_create("fingerprint")
-os.write(memory, payload())
+os.write(memory, archive())
 trials = Trials(memory, Settings(libraries=[sys.argv[1]], folder=sys.argv[2]), nvml=sys.argv[1])
 print(json.dumps(trials.run(json.load(sys.stdin), lambda event, value: None)))
 trials.close()
