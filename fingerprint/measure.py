@@ -136,6 +136,7 @@ def measure_at(
         value=figure.value,
         source=figure.source,
         accept_length=number_of("accept_length"),
+        most_accepted=most if type(most := alone.get("most_accepted")) is int else None,
         tokens_per_second=number_of("tokens_per_second"),
         requests=engine.requests,
         max_new_tokens=engine.max_new_tokens,
@@ -190,21 +191,24 @@ class BreakEven:
         cycle_ms: the mean cycle.
         accept_length: as measured.
         needed: for each speed asked for, in tokens per second, the accept length that gives it.
+        most: tokens that a cycle can gain at most; None: not known.
     """
 
     tokens_per_second: float
     cycle_ms: float
     accept_length: float
     needed: dict[float, float]
+    most: int | None = None
 
 
-def break_even(cycle_ms: float, accept_length: float, wanted: Iterable[float]) -> BreakEven:
+def break_even(cycle_ms: float, accept_length: float, wanted: Iterable[float], most: int | None = None) -> BreakEven:
     """The break-even of cycles of `cycle_ms` for each speed in `wanted`, such as plain decoding's."""
     return BreakEven(
         tokens_per_second=tokens_per_second(accept_length, cycle_ms),
         cycle_ms=cycle_ms,
         accept_length=accept_length,
         needed={speed: accept_length_for(speed, cycle_ms) for speed in wanted},
+        most=most,
     )
 
 
@@ -213,6 +217,6 @@ def break_even_of(measured: Measured, wanted: Iterable[float]) -> BreakEven | Un
     figures = measured.batches["1"].figures if "1" in measured.batches else {}
     cycle, length = (figures.get(name) for name in ("cycle_mean_ms", "accept_length"))
     if isinstance(cycle, float) and isinstance(length, float):
-        return break_even(cycle, length, wanted)
+        return break_even(cycle, length, wanted, measured.most_accepted)
     reasons = (one.unread for one in (length, cycle) if isinstance(one, Unread))
     return Unread(unread=next(reasons, "it was measured without cycles"))

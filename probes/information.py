@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 from probes import measure
 from probes.reading import Json, unread
@@ -66,6 +66,17 @@ def decided(told: Dict[str, Any]) -> Dict[str, str]:
         for name, value in sorted(arguments(told).items())
         if value is not None and _DECIDED.search(name) and not _NOT_DECODING.search(name)
     }
+
+
+_BY_STEPS = {"EAGLE", "EAGLE3", "NEXTN", "STANDALONE"}
+"""Algorithms that draft one token deep a step."""
+
+
+def most_accepted(told: Dict[str, Any]) -> Optional[int]:
+    """How many tokens a cycle can gain at most: those of every draft step and the target's own; None: not known."""
+    steps = told.get("speculative_num_steps")
+    known = str(told.get("speculative_algorithm")).upper() in _BY_STEPS and not told.get("speculative_adaptive")
+    return steps + 1 if known and type(steps) is int and 0 < steps < 1024 else None
 
 
 def name_ranks(figures: Dict[str, Json], told: Dict[str, Any]) -> None:

@@ -90,6 +90,7 @@ def _measure(ask: Json, _emit: Emit) -> Json:
     with contextlib.suppress(Exception):  # a server that does not say how many ranks it has
         told = information.ask(at._replace(key=ask.get("key") or server.admin_key_of(argv)))
         information.name_ranks(figures, told)
+        figures["most_accepted"] = information.most_accepted(told)
     return figures
 
 

@@ -391,6 +391,7 @@ def _decisions(
         try:
             told = information.ask(at)
             information.name_ranks(figures, told)
+            figures["most_accepted"] = information.most_accepted(told)
             facts.update(
                 {f"{SERVER_INFO}{name}": secrets.text(value) for name, value in information.decided(told).items()}
             )

@@ -58,6 +58,8 @@ class Measured(Part):
     source: str
     """Where the figure came from; figures of different sources are never compared."""
     accept_length: float | None = None
+    most_accepted: int | None = None
+    """Tokens that a cycle can gain at most, by the number of draft steps; None: not known."""
     tokens_per_second: float | None = None
     requests: int = 0
     max_new_tokens: int = 0

@@ -298,6 +298,7 @@ def speeds_of(scene: Scene, old: Snapshot) -> tuple[tuple[Speed, ...], BreakEven
     return tuple(speeds), BreakEven(
         wanted_tokens_per_second=wanted,
         accept_length=accept_length_for(wanted, after.cycle_ms),
+        most=next((launch.most_accepted for launch in scene.arm("new") if launch.most_accepted), None),
         floor=after.cycle_ms / verify_now if verify_now else None,
         note=note,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from fingerprint.report.words import clean, number
+from fingerprint.report.words import clean, number, out_of_reach
 from snapshots import Unread
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def sentences(even: BreakEven) -> list[str]:
     cycle, length, speed = number(even.cycle_ms), f"{even.accept_length:.2f}", number(even.tokens_per_second)
     lines = [f"A cycle of {cycle} ms at accept length {length} gives {speed} tok/s."]
     lines += [
-        f"For {number(wanted)} tok/s it would need an accept length of {needed:.2f}."
+        f"For {number(wanted)} tok/s it would need an accept length of {needed:.2f}{out_of_reach(needed, even.most)}."
         for wanted, needed in even.needed.items()
     ]
     return lines
@@ -102,6 +102,7 @@ def as_json(where: str, measured: Measured, even: BreakEven | Unread) -> str:
         document["break_even"] = {
             "tokens_per_second": even.tokens_per_second,
             "cycle_ms": even.cycle_ms,
+            "most": even.most,
             "needed": [{"tokens_per_second": one, "accept_length": two} for one, two in even.needed.items()],
         }
     return json.dumps(document, indent=1, ensure_ascii=True)

@@ -80,6 +80,7 @@ class Launch(_Part):
     parts: dict[str, float]
     cycle_ms: float | None
     accept_length: float | None
+    most_accepted: int | None = None
     tokens_per_second: float | None
     samples: tuple[dict[Text, float], ...]
     proof: tuple[Check, ...]
@@ -136,12 +137,14 @@ class BreakEven(_Part):
     Attributes:
         wanted_tokens_per_second: the speed of the old side.
         accept_length: the accept length at which the new side would have it.
+        most: tokens that a cycle of the new side can gain at most; None: not known.
         floor: below this one, plain decoding is certainly not slower: a plain step costs at most one verify pass.
         note: what the figure rests on.
     """
 
     wanted_tokens_per_second: float
     accept_length: float
+    most: int | None = None
     floor: float | None
     note: Text
 

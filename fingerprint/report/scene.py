@@ -178,6 +178,7 @@ def launch_of(trial: TrialLine, began: datetime, line: CaseLine, opened: Sequenc
         parts={key: value for key, _ in PARTS if (value := _number(figures.get(key))) is not None},
         cycle_ms=_number(figures.get("cycle_ms")),
         accept_length=_number(figures.get("accept_length")),
+        most_accepted=most if type(most := figures.get("most_accepted")) is int else None,
         tokens_per_second=_number(figures.get("tokens_per_second")),
         samples=tuple(_numbers(sample) for sample in _dicts(figures.get("samples"))[:200]),
         proof=tuple(

@@ -21,6 +21,7 @@ from fingerprint.report.words import (
     listing,
     ms,
     number,
+    out_of_reach,
     percent_interval,
     probability,
 )
@@ -184,7 +185,7 @@ def more(scene: Scene, speeds: Sequence[Speed], even: BreakEven | None) -> tuple
         where = "here" if outcome.kind == "phantom" else "with everything new"
         lines.append(
             f"It would take an accept length of {even.accept_length:.2f} to have "
-            f"{number(even.wanted_tokens_per_second)} tok/s {where}."
+            f"{number(even.wanted_tokens_per_second)} tok/s {where}{out_of_reach(even.accept_length, even.most)}."
         )
     return tuple(lines)
 

@@ -118,6 +118,13 @@ def count(number_of: int, noun: str) -> str:
     return f"{number_of} {noun if number_of == 1 else plural}"
 
 
+def out_of_reach(needed: float, most: int | None) -> str:
+    """That no accept length is that great, as the end of a sentence; empty where one may be."""
+    if most is None or needed <= most:
+        return ""
+    return f", and a cycle with {count(most - 1, 'draft step')} gains {count(most, 'token')} at most"
+
+
 def listing(items: Iterable[str], limit: int = 6) -> str:
     """`a, b and c`; the rest as a number."""
     names = list(items)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +48,22 @@ def test_without_any_timer_only_rank_0_gives_the_reason() -> None:
     figures: dict[str, Any] = {"ranks": {}}
     information.name_ranks(figures, TOLD)
     assert figures == {"ranks": {}}
+
+
+@pytest.mark.parametrize(
+    ("told", "most"),
+    [
+        ({"speculative_algorithm": "EAGLE3", "speculative_num_steps": 3}, 4),
+        ({"speculative_algorithm": "EAGLE3", "speculative_num_steps": 3, "speculative_adaptive": True}, None),
+        ({"speculative_algorithm": "NGRAM", "speculative_num_steps": 3}, None),
+        ({"speculative_algorithm": None, "speculative_num_steps": 3}, None),
+        ({"speculative_algorithm": "EAGLE", "speculative_num_steps": "3"}, None),
+        ({"speculative_algorithm": "EAGLE", "speculative_num_steps": True}, None),
+        ({}, None),
+    ],
+)
+def test_a_cycle_gains_a_token_a_step_and_the_targets_own(told: dict[str, Any], most: int | None) -> None:
+    assert information.most_accepted(told) == most
 
 
 values = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5)

@@ -138,6 +138,9 @@ class Speaking(ThreadingHTTPServer):
         self.answer = 200
         self.meta: dict[str, Any] = {}
         self.further_ranks: list[float] = []
+        self.pages: list[tuple[str, int]] = []
+        """Pages that were asked for, each with the number of requests in work."""
+        self.working = 0
         super().__init__(("127.0.0.1", 0), Speaks)
 
     @property
@@ -149,6 +152,7 @@ class Speaks(BaseHTTPRequestHandler):
     server: Speaking
 
     def do_GET(self) -> None:
+        self.server.pages.append((self.path, self.server.working))
         page = GRAPHS.replace(" 810.0", f" {self.server.passes}").replace("1.372138", f"{0.004 * self.server.passes}")
         for text in ("0.142806", "0.150591"):
             page = page.replace(text, f"{0.001 * self.server.passes}")
@@ -163,6 +167,7 @@ class Speaks(BaseHTTPRequestHandler):
         server = self.server
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         server.asked.append({**body, "key": self.headers["Authorization"]})
+        server.working += 1
         first = server.together.wait(10) == 0  # nobody is answered before all have asked: they share their passes
         self.send_response(server.answer)
         self.end_headers()
@@ -175,6 +180,7 @@ class Speaks(BaseHTTPRequestHandler):
                 **server.meta,
             }
             self.wfile.write(b"data: " + json.dumps({"text": "x", "meta_info": meta}).encode() + b"\n\n")
+        server.working -= 1
         self.wfile.write(b"data: [DONE]\n\n")
 
     def log_message(self, *_: object) -> None:
@@ -190,7 +196,7 @@ def speaking() -> Iterator[Speaking]:
     server.server_close()
 
 
-ASK = {"prompts": ["a", "b"], "max_new_tokens": 13, "requests": 3, "warmup": 2}
+ASK: dict[str, Any] = {"prompts": ["a", "b"], "max_new_tokens": 13, "requests": 3, "warmup": 2}
 
 
 def test_a_cycle_is_taken_apart_into_what_the_timer_counts_and_the_rest(speaking: Speaking) -> None:
@@ -207,6 +213,11 @@ def test_a_cycle_is_taken_apart_into_what_the_timer_counts_and_the_rest(speaking
     assert [body["text"] for body in speaking.asked] == ["a", "b", "a", "b", "a"]
     assert {body["key"] for body in speaking.asked} == {"Bearer k1"}
     assert all(body["sampling_params"]["temperature"] == 0 for body in speaking.asked)
+
+
+def test_nothing_but_the_counters_is_asked_for_and_never_while_a_request_is_in_work(speaking: Speaking) -> None:
+    measure.measure(speaking.at, ASK, Clock())
+    assert speaking.pages == [("/metrics", 0)] * (1 + ASK["requests"])
 
 
 def test_of_several_ranks_the_one_counts_that_waited_least_for_the_others(speaking: Speaking) -> None:

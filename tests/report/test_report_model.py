@@ -269,6 +269,21 @@ def test_the_speed_of_each_side_is_accept_length_over_cycle(reports: dict[str, R
     assert at_break_even == pytest.approx(old.tokens_per_second)
 
 
+def test_a_break_even_that_no_cycle_can_reach_is_said_to_be_out_of_reach(cases: dict[str, Case]) -> None:
+    case = cases["attributed"]
+    old, new = case.old, case.new
+    for most, reached in ((2, False), (9, True)):
+        trials = [
+            trial.model_copy(update={"figures": {**trial.figures, "most_accepted": most}})
+            for trial in case.journal.trials()
+        ]
+        report = build(case.outcome(), case.journal.case(), trials, None, old, new, compare(old, new))
+        assert report.break_even is not None
+        assert 2 < report.break_even.accept_length < 9
+        [line] = [line for line in report.more if "It would take an accept length" in line]
+        assert ("a cycle with 1 draft step gains 2 tokens at most" in line) != reached
+
+
 def test_plain_decoding_is_a_range_of_launches_and_what_they_cannot_tell_is_said(cases: dict[str, Case]) -> None:
     case = cases["attributed"]
     old, new = case.old, case.new

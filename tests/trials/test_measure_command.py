@@ -25,7 +25,7 @@ from ssh_daemon import key as create_key
 import snapshots
 from fingerprint.errors import UsageError
 from fingerprint.measure import KEY_VARIABLE, Address, break_even, break_even_of, key_in
-from fingerprint.report.measurement import terminal
+from fingerprint.report.measurement import sentences, terminal
 from probes import processes
 from snapshots import Batch, Measured, Unread
 
@@ -56,6 +56,7 @@ def test_a_measurement_is_shown_and_kept_in_the_snapshot_whose_id_stays(incident
     assert told["batches"]["1"]["ranks"]["0"]["verify_ms"] == figures["verify_ms"]
     other = told["batches"]["1"]["ranks"]["1"]["verify_ms"]["unread"]
     assert other == "this rank's timer is not exported; --enable-metrics-for-all-schedulers exports it"
+    assert told["most_accepted"] == told["break_even"]["most"] == 4
     needed = {one["tokens_per_second"]: one["accept_length"] for one in told["break_even"]["needed"]}
     cycle = figures["cycle_mean_ms"]
     assert needed == pytest.approx({82.0: 0.082 * cycle, 100.0: 0.1 * cycle})
@@ -266,6 +267,13 @@ def test_the_break_even_of_the_story() -> None:
     even = break_even(30.0, 2.0, (82.0, 100.0))
     assert even.tokens_per_second == pytest.approx(66.67, abs=0.01)
     assert even.needed == pytest.approx({82.0: 2.46, 100.0: 3.0})
+
+
+def test_an_accept_length_that_no_cycle_can_have_is_said_to_be_out_of_reach() -> None:
+    near, far = sentences(break_even(30.0, 2.0, (82.0, 200.0), most=3))[1:]
+    assert near == "For 82.0 tok/s it would need an accept length of 2.46."
+    assert far.endswith("of 6.00, and a cycle with 2 draft steps gains 3 tokens at most.")
+    assert sentences(break_even(30.0, 2.0, (200.0,)))[1].endswith("of 6.00.")
 
 
 def test_a_server_that_does_not_speculate_says_what_its_speed_is_good_for() -> None:
