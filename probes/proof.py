@@ -134,7 +134,7 @@ def _imports(launcher: int) -> List[str]:
 
 def _processes(trial: Trial) -> List[Tuple[str, int]]:
     """The launcher and each rank, as they are called."""
-    return [("the launcher", trial.launcher), *((f"rank {server.rank_of(pid)}", pid) for pid in trial.ranks)]
+    return [("the launcher", trial.launcher), *((server.rank_of(pid) or f"pid {pid}", pid) for pid in trial.ranks)]
 
 
 def _variable(one: Json, trial: Trial) -> Tuple[bool, str]:

@@ -18,7 +18,9 @@ from probes.reading import Json, attempt, is_unread, read_bytes, read_text, unre
 from probes.secrets import Keeper, is_secret_name
 
 _TITLE = "sglang::"
-_RANK = re.compile(r"sglang::scheduler((?:_[A-Z]+\d+)*)$")
+_PLACE = r"_([A-Z]+(?:_[A-Z]+)*)(\d+)"
+_RANK = re.compile(rf"sglang::scheduler((?:{_PLACE})*)$")
+"""`sglang::scheduler`, `..._TP1`, `..._DP0_PP1_ATTN_CP0_MOE_DP0_TP3_EP3`: what there is only one of is not named."""
 _MODULES = ("sglang.launch_server", "tinyserve.launch_server")
 _DEFAULT_PORT = 30000
 _SETTINGS = re.compile(r"\.(ya?ml|json|toml|jinja|ini)$")
@@ -60,14 +62,26 @@ class Found(NamedTuple):
         return ports[0] if len(set(ports)) == 1 else None
 
 
-def rank_of(pid: int) -> Optional[int]:
-    """The rank that a process's title names; None for any other process."""
+def rank_of(pid: int) -> Optional[str]:
+    """How the rank is called that a process's title names; None for any other process."""
     try:
         words = processes.argv(pid)
     except OSError:
         return None
-    named = _RANK.match(words[0].strip()) if words else None
-    return int(dict(re.findall(r"([A-Z]+)(\d+)", named[1])).get("TP", 0)) if named else None
+    places = _places(words[0].strip()) if words else None
+    return None if places is None else _called(places)
+
+
+def _places(title: str) -> Optional[Dict[str, str]]:
+    """Where a rank stands, by its title: `TP` and what else there is several of; None: it is no rank."""
+    named = _RANK.match(title)
+    return None if named is None else dict(re.findall(_PLACE, named[1])) or {"TP": "0"}
+
+
+def _called(places: Dict[str, str]) -> str:
+    if set(places) == {"TP"}:
+        return f"rank {int(places['TP'])}"
+    return "rank " + " ".join(f"{name}{number}" for name, number in places.items())
 
 
 _COMPILING = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_LIBDEVICE_PATH", "TRITON_PTXAS_PATH")
@@ -315,13 +329,9 @@ def _roles(server: Found) -> Dict[str, Tuple[Process, str, Optional[int]]]:
 
 def _role(process: Process, server: Found) -> Tuple[str, str, Optional[int]]:
     title = process.title
-    rank = _RANK.match(title)
-    if rank:
-        places = dict(re.findall(r"([A-Z]+)(\d+)", rank[1])) or {"TP": "0"}
-        tensor = int(places.get("TP", 0))
-        if set(places) == {"TP"}:
-            return f"rank {tensor}", "rank", tensor
-        return "rank " + " ".join(f"{name}{number}" for name, number in places.items()), "rank", tensor
+    places = _places(title)
+    if places is not None:
+        return _called(places), "rank", int(places.get("TP", 0))
     if title.startswith("sglang::detokenizer") and "router" not in title:
         return "detokenizer", "detokenizer", None
     if title:

@@ -152,6 +152,9 @@ def test_data_parallel_ranks_have_keys_of_their_own() -> None:
             process(11, 10, "sglang::data_parallel_controller"),
             process(12, 11, "sglang::scheduler_DP0_TP0"),
             process(13, 11, "sglang::scheduler_DP1_TP0"),
+            process(16, 11, "sglang::scheduler_PP1_ATTN_CP0_MOE_DP1_TP3_EP3"),
+            process(17, 11, "sglang::scheduler_TP02"),
+            process(18, 11, "sglang::scheduler_of_something_else"),
             process(14, 10, "sglang::detokenizer"),
             process(15, 10, "ninja"),
         )
@@ -159,7 +162,11 @@ def test_data_parallel_ranks_have_keys_of_their_own() -> None:
     (found,) = server.find(table)
     assert found.launcher.stat.pid == 10
     roles = server._roles(found)
-    assert set(roles) == {"launcher", "data_parallel_controller", "rank DP0 TP0", "rank DP1 TP0", "detokenizer"}
+    assert {key for key, (_process, role, _rank) in roles.items() if role == "rank"} == {
+        "rank DP0 TP0", "rank DP1 TP0", "rank PP1 ATTN_CP0 MOE_DP1 TP3 EP3", "rank 2",
+    }  # fmt: skip
+    assert roles["rank PP1 ATTN_CP0 MOE_DP1 TP3 EP3"][2] == 3
+    assert {"launcher", "data_parallel_controller", "detokenizer", "scheduler_of_something_else"} < set(roles)
 
 
 def test_an_engine_inside_a_script_is_a_server_too(sleeper: Callable[..., subprocess.Popen[bytes]]) -> None:
