@@ -20,6 +20,7 @@ from fingerprint.report.build import of_case
 EVIDENCE = Path(__file__).parents[1] / "docs" / "evidence"
 CASE = EVIDENCE / "h200-patch"
 TWO_RANKS = EVIDENCE / "h200-nccl"
+DIRECT = EVIDENCE / "h200-p2p"
 CULPRIT = "tree:python/sglang/srt/models/llama.py"
 
 
@@ -38,15 +39,20 @@ def test_the_patched_file_is_among_the_first_four_of_the_real_differences() -> N
     assert CULPRIT in first
 
 
-def test_a_variable_of_two_ranks_is_among_the_first_four_and_shows_in_both() -> None:
-    old, new = snapshots.load(TWO_RANKS / "old.json"), snapshots.load(TWO_RANKS / "new.json")
+@pytest.mark.parametrize(
+    ("case", "name", "value", "gpus"), [(TWO_RANKS, "NCCL_PROTO", "Simple", 4), (DIRECT, "NCCL_P2P_DISABLE", "1", 2)]
+)
+def test_a_variable_of_two_ranks_is_among_the_first_four_and_shows_in_both(
+    case: Path, name: str, value: str, gpus: int
+) -> None:
+    old, new = snapshots.load(case / "old.json"), snapshots.load(case / "new.json")
     lines = compare(old, new).lines()
-    assert "variable:NCCL_PROTO" in [line.difference.factor for line in lines[:4]]
+    assert f"variable:{name}" in [line.difference.factor for line in lines[:4]]
     for rank in ("rank 0", "rank 1"):
         variables = new.server.processes[rank].variables
         assert isinstance(variables, dict)
-        assert variables["NCCL_PROTO"] == "Simple"
-    assert len(new.gpu.gpus) == 4
+        assert variables[name] == value
+    assert len(new.gpu.gpus) == gpus
 
 
 def test_the_factors_are_those_that_were_searched() -> None:
@@ -68,10 +74,10 @@ def test_the_report_of_the_case_says_what_the_journal_holds() -> None:
     report = of_case(Case.open(CASE))
     assert report.kind == "attributed"
     assert "models/llama.py" in report.answer
-    assert sum(launch.value_ms is not None for launch in report.launches) == 10
+    assert sum(launch.value_ms is not None for launch in report.launches) == 9
 
 
-@pytest.mark.parametrize("case", [CASE, TWO_RANKS], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [CASE, TWO_RANKS, DIRECT], ids=lambda case: case.name)
 @pytest.mark.parametrize("word", ["show", "validate", "check"])
 def test_the_commands_read_a_real_snapshot(word: str, case: Path) -> None:
     command = [sys.executable, "-m", "fingerprint", word, str(case / "new.json")]
