@@ -108,7 +108,8 @@ def measure_at(
         LaunchError: it does not answer, or nothing could be measured.
     """
     batches: dict[str, Batch] = {}
-    asked = {**at.__dict__, "key": key, **engine.measurement()}
+    numbers = sorted({*concurrency} - {1})
+    asked = {**at.__dict__, "key": key, **engine.measurement(), "together": max(numbers, default=1)}
 
     def answer(together: int) -> dict[str, object]:
         try:
@@ -124,7 +125,7 @@ def measure_at(
     if isinstance(figure, str):
         raise LaunchError(f"{at} on {host.target.name} cannot be measured: {figure}.")
     batches["1"] = _batch(alone)
-    for number in sorted({*concurrency} - {1}):
+    for number in numbers:
         batches[str(number)] = _batch(answer(number))
 
     def number_of(name: str) -> float | None:

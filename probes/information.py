@@ -68,6 +68,35 @@ def decided(told: Dict[str, Any]) -> Dict[str, str]:
     }
 
 
+def refuse_waiting(at: measure.Server, together: int) -> None:
+    """So many requests at a time must all run; where some wait for others, the figures are of nothing.
+
+    Raises:
+        MeasureError: the server says that it runs fewer.
+    """
+    if together < 2:
+        return
+    try:
+        most = at_once(ask(at))
+    except Exception:  # whatever a server answers there: it is measured all the same
+        return
+    if most is not None and most < together:
+        raise measure.MeasureError(
+            f"it runs at most {most} requests at a time (--max-running-requests), so of {together} some would wait"
+        )
+
+
+def at_once(told: Dict[str, Any]) -> Optional[int]:
+    """How many requests a server runs at a time; None: it does not say."""
+    states = told.get("internal_states")
+    inner = states[0] if isinstance(states, list) and states and isinstance(states[0], dict) else {}
+    groups = told.get("dp_size")
+    each, whole = inner.get("effective_max_running_requests_per_dp"), told.get("max_running_requests")
+    if type(each) is int and each > 0:
+        return each * (groups if type(groups) is int and groups > 0 else 1)
+    return whole if type(whole) is int and whole > 0 else None
+
+
 _BY_STEPS = {"EAGLE", "EAGLE3", "NEXTN", "STANDALONE"}
 """Algorithms that draft one token deep a step."""
 

@@ -83,12 +83,14 @@ def _measure(ask: Json, _emit: Emit) -> Json:
     port = int(ask["port"])
     argv = server.on_port(port) or []
     at = measure.Server(port, ask["host"], ask.get("key") or server.key_of(argv), bool(ask.get("secure")))
+    about = at._replace(key=ask.get("key") or server.admin_key_of(argv))
     try:
+        information.refuse_waiting(about, int(ask.get("together", ask.get("concurrency", 1))))
         figures = measure.measure(at, ask)
     except measure.MeasureError as error:
         raise measure.MeasureError(f"{error}{server.misread(at.host, port, secure=at.secure)}") from error
     with contextlib.suppress(Exception):  # a server that does not say how many ranks it has
-        told = information.ask(at._replace(key=ask.get("key") or server.admin_key_of(argv)))
+        told = information.ask(about)
         information.name_ranks(figures, told)
         figures["most_accepted"] = information.most_accepted(told)
     return figures

@@ -272,6 +272,8 @@ class Trials:
                 if "run" in plan:
                     figures = self._run_out(server, plan["run"])
                 else:
+                    together = int(plan["measure"].get("concurrency", 1))
+                    information.refuse_waiting(at_port._replace(key=admin_key_of(argv)), together)
                     figures = measure.measure(at_port, plan["measure"])
             except measure.MeasureError as error:
                 if self._cancelled.is_set():

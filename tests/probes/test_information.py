@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes import information
+from probes import information, measure
 
 # Of what SGLang 0.5.14 answered on an H200.
 TOLD: dict[str, Any] = {
@@ -64,6 +64,31 @@ def test_without_any_timer_only_rank_0_gives_the_reason() -> None:
 )
 def test_a_cycle_gains_a_token_a_step_and_the_targets_own(told: dict[str, Any], most: int | None) -> None:
     assert information.most_accepted(told) == most
+
+
+@pytest.mark.parametrize(
+    ("told", "most"),
+    [
+        ({"max_running_requests": 48}, 48),
+        ({"max_running_requests": None, "internal_states": [{"effective_max_running_requests_per_dp": 24}]}, 24),
+        ({"max_running_requests": 48, "internal_states": [{"effective_max_running_requests_per_dp": 24}],
+          "dp_size": 2}, 48),
+        ({"max_running_requests": "48", "internal_states": "none"}, None),
+        ({}, None),
+    ],
+)  # fmt: skip
+def test_how_many_requests_run_at_a_time_is_what_was_resolved(told: dict[str, Any], most: int | None) -> None:
+    assert information.at_once(told) == most
+
+
+def test_requests_that_would_wait_for_each_other_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = measure.Server(1)
+    monkeypatch.setattr(information, "ask", lambda _at: {"max_running_requests": 2})
+    information.refuse_waiting(at, 2)
+    with pytest.raises(measure.MeasureError, match=r"at most 2 requests at a time .* of 3 some would wait"):
+        information.refuse_waiting(at, 3)
+    monkeypatch.setattr(information, "ask", lambda _at: 1 / 0)
+    information.refuse_waiting(at, 3)
 
 
 values = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5)
