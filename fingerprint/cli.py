@@ -34,12 +34,13 @@ def _alone(app: Typer, name: str) -> None:
 def _ahead(words: list[str]) -> AbstractContextManager[HostProgram | None]:
     """The host program of a line that captures this machine: it gets ready while the line is still being read.
 
-    Where only somebody who knows all options could tell, a target is taken to stand before them; a program that nobody
-    asks anything just ends.
+    A host's bare name is taken to stand before the options: behind them only somebody who knows them all could tell. A
+    program that nobody asks anything just ends.
     """
     here = words[1:2] in ([], ["local"]) or words[1].startswith("-")
     otherwise = any(word.startswith(("-h", "--help", "--host-python", "--sudo")) for word in words)
-    if words[:1] != ["capture"] or not here or otherwise:
+    elsewhere = any(":" in word or "@" in word[1:] for word in words)
+    if words[:1] != ["capture"] or not here or otherwise or elsewhere:
         return nullcontext()
     from fingerprint.host import HostProgram
     from fingerprint.targets.local import LocalTarget

@@ -102,7 +102,10 @@ def test_a_folder_that_exists_gets_the_file_under_its_target_s_name(tmp_path: Pa
         ("capture", True),
         ("capture local -o x", True),
         ("capture -o x", True),
-        ("capture root@gpu01", False),
+        ("capture -o x --since @last", True),
+        ("capture gpu01 -o x", False),
+        ("capture -o x root@gpu01", False),
+        ("capture -o x docker:server", False),
         ("capture local --sudo", False),
         ("capture --host-python=/usr/bin/python3", False),
         ("capture -h", False),
@@ -127,9 +130,10 @@ def test_the_program_that_was_started_ahead_is_the_one_that_is_asked(
 
 
 def test_a_program_that_was_started_ahead_in_vain_does_no_harm(tmp_path: Path) -> None:
-    done = run("capture", "-q", "-o", str(tmp_path / "x.json"), "--section", "host", "via:env A=1")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert load(tmp_path / "x.json").target == "via:env A=1"
+    done = run("capture", "-q", "-o", str(tmp_path / "x.json"), "--section", "host", "host with blanks")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("fingerprint: host with blanks")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_server_that_was_named_and_is_not_there_is_said_and_the_rest_is_kept(tmp_path: Path) -> None:
