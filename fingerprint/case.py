@@ -145,6 +145,11 @@ class Case:
 def unseen(old: Snapshot, new: Snapshot) -> list[str]:
     """What these two snapshots could not see, in words; a part of every verdict."""
     lines: list[str] = []
+    sources = [one.measured.source for one in (old, new) if one.measured is not None]
+    if len(set(sources)) > 1:
+        lines.append(
+            f"how the two measured figures compare: the old one is of the {sources[0]}, the new of the {sources[1]}"
+        )
     for side, snapshot in (("old", old), ("new", new)):
         for name, section in snapshot.sections().items():
             if section.status in {"failed", "absent"}:

@@ -25,7 +25,7 @@ from fingerprint.bisect.verdict import Then, Verdict
 from fingerprint.capture import Store, capture, store_beside
 from fingerprint.case import Case, Outcome, unseen
 from fingerprint.diff import Comparison, compare
-from fingerprint.engines import Engine, engine_of
+from fingerprint.engines import Engine, Figure, engine_of
 from fingerprint.engines.command import LAUNCH
 from fingerprint.errors import CaseError, TargetError, UsageError
 from fingerprint.factors import Evidence, Factor, Fixed, Found, find, plan_of
@@ -529,18 +529,23 @@ def prior_of(factors: Mapping[str, Factor], comparison: Comparison) -> dict[str,
 
 
 def _then(old: Snapshot, new: Snapshot, engine: Engine, metric: str, options: Options) -> Then | None:
-    """The figures of the past: as given, which are of the engine's best metric, else as the snapshots have them."""
+    """The figures of the past: as given, which are of the engine's best metric, else as the snapshots have them.
+
+    Of two sources they are no pair: the time of one rank is not that of the rank that waited least.
+    """
     given = [options.then_old_ms, options.then_new_ms] if metric == engine.metrics[0] else [None, None]
+    taken = [past(snapshot.measured, engine, metric) for snapshot in (old, new)]
+    if given == [None, None] and len({figure.source for figure in taken if figure is not None}) > 1:
+        return None
     figures = [
-        past(snapshot.measured, engine, metric) if figure is None else figure
-        for figure, snapshot in zip(given, (old, new), strict=True)
+        figure.value if own is None and figure is not None else own for own, figure in zip(given, taken, strict=True)
     ]
     if figures[0] is None or figures[1] is None:
         return None
     return Then(old_ms=figures[0], new_ms=figures[1])
 
 
-def past(measured: Measured | None, engine: Engine, metric: str) -> float | None:
+def past(measured: Measured | None, engine: Engine, metric: str) -> Figure | None:
     """What was measured on the live server, where that was done as launches will be measured.
 
     A verify pass depends on its context and batch.
@@ -548,9 +553,12 @@ def past(measured: Measured | None, engine: Engine, metric: str) -> float | None
     if measured is None or engine.concurrency != 1 or measured.max_new_tokens not in {0, engine.max_new_tokens}:
         return None
     if measured.metric == metric:
-        return measured.value
-    value = measured.batches["1"].figures.get(metric) if "1" in measured.batches else None
-    return value if isinstance(value, float) else None
+        return Figure(metric, measured.value, measured.source)
+    batch = measured.batches.get("1")
+    value = batch.figures.get(metric) if batch is not None else None
+    if batch is None or not isinstance(value, float):
+        return None
+    return Figure(metric, value, batch.sources.get(metric, ""))
 
 
 def _fixed_lines(found: Found) -> list[FactorLine]:

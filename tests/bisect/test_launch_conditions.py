@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from fingerprint.bisect.run import Options, asked, engine_with, past
+from fingerprint.bisect.run import Options, _then, asked, engine_with, past
+from fingerprint.bisect.verdict import Then
+from fingerprint.case import unseen
 from fingerprint.engines import SGLANG, Engine, command_engine
 from fingerprint.errors import UsageError
 from fingerprint.factors import LaunchPlan
@@ -81,7 +83,8 @@ def test_a_command_stands_around_the_launch_or_in_its_place() -> None:
 def test_a_figure_of_the_past_counts_only_where_it_was_taken_in_the_same_way() -> None:
     def then(metric: str = "verify_ms", engine: Engine = SGLANG, **details: object) -> float | None:
         taken = {"metric": "verify_ms", "value": 19.0, "source": "engine timer", **details}
-        return past(Measured.model_validate(taken), engine, metric)
+        figure = past(Measured.model_validate(taken), engine, metric)
+        return None if figure is None else figure.value
 
     assert then(max_new_tokens=SGLANG.max_new_tokens) == 19.0
     assert then() == 19.0  # a file of an earlier version, which always asked for as many
@@ -90,6 +93,24 @@ def test_a_figure_of_the_past_counts_only_where_it_was_taken_in_the_same_way() -
     assert then("cycle_ms") is None
     assert then("cycle_ms", batches={"1": {"figures": {"cycle_ms": 30.0}}}) == 30.0
     assert past(None, SGLANG, "verify_ms") is None
+
+
+def test_figures_of_the_past_are_a_pair_only_where_they_are_of_one_source() -> None:
+    def taken(value: float, source: str) -> Snapshot:
+        measured = {"metric": "verify_ms", "value": value, "source": source}
+        return live("sglang").model_copy(update={"measured": Measured.model_validate(measured)})
+
+    def then(old: str, new: str, **given: float) -> Then | None:
+        options = Options(folder=Path("case"), **given)  # type: ignore[arg-type]
+        return _then(taken(19.0, old), taken(26.0, new), SGLANG, "verify_ms", options)
+
+    least = "engine timer, least of 2 ranks"
+    assert then(least, least) == Then(old_ms=19.0, new_ms=26.0)
+    assert then("engine timer", least) is None
+    said = f"how the two measured figures compare: the old one is of the engine timer, the new of the {least}"
+    assert said in unseen(taken(19.0, "engine timer"), taken(26.0, least))
+    assert said not in unseen(taken(19.0, least), taken(26.0, least))
+    assert then("engine timer", least, then_old_ms=20.0) == Then(old_ms=20.0, new_ms=26.0)
 
 
 def test_launches_are_compared_by_the_figure_that_is_asked_for() -> None:
