@@ -163,9 +163,12 @@ def _legend(canvas: _Canvas, entries: Iterable[tuple[str, str]], y: float = 20) 
 
 
 def _fit(words: str, width: float, size: float = 12) -> str:
-    """Words that fit into a width, cut where they do not."""
+    """Words that fit into a width; where they do not, what is left out is before the end, which tells paths apart."""
     room = max(4, int(width / (0.56 * size)))
-    return words if len(words) <= room else f"{words[: room - 1]}…"
+    if len(words) <= room:
+        return words
+    end = 2 * room // 3
+    return f"{words[: room - 1 - end]}…{words[-end:]}"
 
 
 # -- the pictures ------------------------------------------------------------------------------------------------

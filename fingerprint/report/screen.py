@@ -326,11 +326,24 @@ def advice(scene: Scene, suspects: Sequence[Suspect]) -> tuple[str, ...]:
 
 
 def _narrower(scene: Scene) -> list[str]:
-    """How to take back only the guilty part of a culprit: the smallest for which there is a line to type, if any."""
-    parts = [one.culprits[0] for one in scene.outcome.opened if len(one.culprits) == 1 and one.culprits[0].revert]
-    typed = [part for part in parts if not part.revert.startswith("#")]
-    best = (typed or parts)[-1:]
-    return [f"Or only what is to blame, {part.title}: {part.revert.removeprefix('# ')}" for part in best]
+    """How to take back only the guilty part of each culprit: the smallest for which there is a line to type, if any."""
+    opened = {one.of: one for one in scene.outcome.opened}
+    said = []
+    for name in (name for culprit in scene.outcome.culprits for name in sorted(culprit.factors)):
+        parts = []
+        one, searched = opened.get(name), False
+        while one is not None and len(one.culprits) == 1:
+            part = one.culprits[0]
+            searched = searched or one.verdict is not None  # a part that is alone is the whole
+            if searched and part.revert:
+                parts.append(part)
+            one = opened.get(part.id)
+        typed = [part for part in parts if not part.revert.startswith("#")]
+        said += [
+            f"Or only what is to blame, {part.title}: {part.revert.removeprefix('# ')}"
+            for part in (typed or parts)[-1:]
+        ]
+    return said
 
 
 def confidence(scene: Scene) -> str:

@@ -39,6 +39,29 @@ def test_every_format_names_the_hunk(case: Case) -> None:
         assert "forward of python" in text  # Markdown escapes the marks before it
 
 
+def test_a_part_that_is_the_whole_is_no_narrower_advice(case: Case, tmp_path: Path) -> None:
+    alone = tmp_path / "alone"
+    shutil.copytree(case.folder, alone)
+    outcome = case.outcome()
+    (inside,) = outcome.opened
+    whole = inside.model_copy(update={"parts": inside.culprits, "verdict": None})
+    Case(alone).write_outcome(outcome.model_copy(update={"opened": [whole]}))
+    report = of_case(Case(alone))
+    assert any("there is one part alone" in line for line in report.more)
+    assert not any("only what is to blame" in line for line in report.advice)
+
+
+def test_every_culprit_that_was_opened_has_its_narrower_advice(case: Case, tmp_path: Path) -> None:
+    both = tmp_path / "both"
+    shutil.copytree(case.folder, both)
+    outcome = case.outcome()
+    (inside,), (culprit,) = outcome.opened, outcome.culprits
+    other = inside.model_copy(update={"of": "variable:A"})
+    second = culprit.model_copy(update={"factors": frozenset({"variable:A"})})
+    Case(both).write_outcome(outcome.model_copy(update={"opened": [inside, other], "culprits": (culprit, second)}))
+    assert sum("only what is to blame" in line for line in of_case(Case(both)).advice) == 2
+
+
 def test_launches_inside_are_told_apart_from_the_others(case: Case) -> None:
     report = of_case(case)
     inner = [launch for launch in report.launches if launch.inside]
