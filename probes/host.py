@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from probes.reading import Json, attempt, names_in, read_bytes, read_text
 from probes.secrets import Keeper
@@ -25,6 +25,7 @@ _DAEMONS = {
     "nv-hostengine": "DCGM", "dcgm-exporter": "DCGM exporter", "irqbalance": "irqbalance", "tuned": "tuned",
 }  # fmt: skip
 """By the 15 letters that the kernel keeps of a name."""
+_MOST_PARAMETERS = 200
 _HUGE = ("enabled", "defrag", "shmem_enabled", "khugepaged/defrag")
 
 
@@ -99,6 +100,9 @@ def collect(root: str, keeper: Keeper) -> Json:
         "module_versions": {
             name: version for name in modules for version in [word(f"sys/module/{name}/version")] if version
         },
+        "module_parameters": {
+            f"{name}.{parameter}": value for name in modules for parameter, value in _parameters(root, name)
+        },
         "tuned_profile": word("etc/tuned/active_profile"),
         "library_directories": _library_directories(root),
         "daemons": _daemons(root),
@@ -108,6 +112,17 @@ def collect(root: str, keeper: Keeper) -> Json:
         else None,
         "numactl": _on_path("numactl", root),
     }
+
+
+def _parameters(root: str, module: str) -> Iterator[Tuple[str, str]]:
+    """What a kernel module was told, as far as any user may read it, so that root's captures say no more."""
+    place = os.path.join(root, "sys/module", module, "parameters")
+    for name in names_in(place)[:_MOST_PARAMETERS]:
+        try:
+            if os.stat(os.path.join(place, name)).st_mode & 0o004:
+                yield name, read_bytes(os.path.join(place, name), 200).decode("utf-8", "replace").strip()
+        except OSError:  # noqa: PERF203 - one that cannot be read just now
+            continue
 
 
 def _library_directories(root: str) -> List[str]:

@@ -14,7 +14,7 @@ import re
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from probes import caches, declared, processes
-from probes.reading import Json, attempt, is_unread, read_bytes, read_text, unread
+from probes.reading import Json, attempt, files_below, is_unread, read_bytes, read_text, unread
 from probes.secrets import Keeper, is_secret_name
 
 _TITLE = "sglang::"
@@ -24,7 +24,10 @@ _RANK = re.compile(rf"sglang::scheduler((?:{_PLACE})*)$")
 _MODULES = ("sglang.launch_server", "tinyserve.launch_server")
 _DEFAULT_PORT = 30000
 _SETTINGS = re.compile(r"\.(ya?ml|json|toml|jinja|ini)$")
+_FOLDERS = re.compile(r"_CONFIG_(DIR|FOLDER)$")
+"""Variables such as SGLANG_MOE_CONFIG_DIR, which name a folder of tuned kernel configurations."""
 _MOST_FILES = 16
+_MOST_IN_A_FOLDER = 2000
 _LARGEST_FILE_BYTES = 8 << 20
 _LARGEST_TEXT_BYTES = 16 << 10
 _LARGEST_TEXTS_BYTES = 64 << 10
@@ -520,13 +523,19 @@ def named_files(argv: List[str], variables: Dict[str, str], cwd: Json) -> Iterat
         if _SETTINGS.search(value) and not is_secret_name(flag.lstrip("-")):
             yield flag or os.path.basename(word), os.path.join(cwd if isinstance(cwd, str) else "/", value.lstrip("@"))
     for name, value in sorted(variables.items()):
-        if (
-            value.startswith("/")
-            and _SETTINGS.search(value)
-            and not name.startswith("NCCL_")
-            and not is_secret_name(name)
-        ):
+        told = _SETTINGS.search(value) or _FOLDERS.search(name)
+        if value.startswith("/") and told and not name.startswith("NCCL_") and not is_secret_name(name):
             yield name, value
+
+
+def _folder(path: str) -> bytes:
+    """The files of settings in a folder, each with its digest, as text."""
+    names = (name for name in files_below(path, ".") if _SETTINGS.search(name))
+    rows = [
+        f"{hashlib.sha256(read_bytes(os.path.join(path, name), _LARGEST_FILE_BYTES)).hexdigest()[:16]} {name[2:]}\n"
+        for name in itertools.islice(names, _MOST_IN_A_FOLDER)
+    ]
+    return "".join(sorted(rows, key=lambda row: row[17:])).encode("utf-8", "surrogateescape")
 
 
 def _files(named: Iterable[Tuple[str, str]], elsewhere: Optional[str], keeper: Keeper) -> Dict[str, Json]:
@@ -534,9 +543,10 @@ def _files(named: Iterable[Tuple[str, str]], elsewhere: Optional[str], keeper: K
     found: Dict[str, Json] = {}
     left = _LARGEST_TEXTS_BYTES
     for name, path in itertools.islice(named, _MOST_FILES):
-        if not elsewhere and not os.path.isfile(path):
+        read = _folder if os.path.isdir(path) else functools.partial(read_bytes, limit=_LARGEST_FILE_BYTES + 1)
+        if not elsewhere and not os.path.isdir(path) and not os.path.isfile(path):
             continue
-        raw = unread(elsewhere) if elsewhere else attempt(functools.partial(read_bytes, path, _LARGEST_FILE_BYTES + 1))
+        raw = unread(elsewhere) if elsewhere else attempt(functools.partial(read, path))
         if isinstance(raw, bytes) and len(raw) > _LARGEST_FILE_BYTES:
             raw = unread(f"{path} is larger than {_LARGEST_FILE_BYTES >> 20} MiB")
         key, number = name, 2

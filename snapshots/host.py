@@ -53,6 +53,8 @@ class Host(Section):
     """Loaded kernel modules of GPUs, of network cards that read their memory, and of what copies between them."""
     module_versions: dict[str, str] = {}
     """Those of them that tell a version, as drivers do that are not the kernel's own."""
+    module_parameters: dict[str, str] = {}
+    """`MODULE.PARAMETER` -> value, of those that any user may read."""
     tuned_profile: str | None = None
     """The profile that the tuned daemon goes by."""
     library_directories: list[str] = []

@@ -385,7 +385,7 @@ ELSEWHERE = (
         "open-gpu-kernel-modules#1001, vllm#2057",
     ),
     Known(r"gpu/(nvml|cuda)", -0.3, "it comes with the driver"),
-    Known(r"gpu/parameters/.*", 1.2, "a parameter of the driver's kernel module"),
+    Known(r"gpu/parameters/.*|host/module_parameters/nvidia.*", 1.2, "a parameter of the driver's kernel module"),
     Known(
         r"gpu/.*/power_(limit|enforced)_w",
         1.9,
@@ -470,7 +470,7 @@ ELSEWHERE = (
     Known(r"host/library_directories", 0.9, "it decides which shared objects are loaded where no variable does"),
     Known(r"host/tuned_profile", 1.3, "a profile sets governor, sleep states and kernel settings together"),
     Known(r"host/page_merging", 0.6, "the kernel's search for equal pages takes time of a core"),
-    Known(r"host/module(s|_versions/.*)", 0.4, "how GPUs and network cards reach each other's memory"),
+    Known(r"host/module(s|_versions/.*|_parameters/.*)", 0.4, "how GPUs and network cards reach each other's memory"),
     Known(
         r"host/numactl", 1.3, "an engine that binds ranks to NUMA nodes silently does not without it", "sglang#26983"
     ),

@@ -70,6 +70,9 @@ def test_drivers_profile_linker_and_page_merging_are_told(tmp_path: Path) -> Non
         {
             "proc/modules": "nvidia 9 0 - Live 0x0\nmlx5_core 9 0 - Live 0x0\next4 1 0 - Live 0x0\n",
             "sys/module/nvidia/version": "580.159.04\n",
+            "sys/module/mlx5_core/parameters/prof_sel": "2\n",
+            "sys/module/mlx5_core/parameters/of_root": "1\n",
+            "sys/module/ext4/parameters/x": "1\n",
             "etc/tuned/active_profile": "balanced\n",
             "etc/ld.so.conf": "include /etc/ld.so.conf.d/*.conf\n/opt/own/lib # ours\n",
             "etc/ld.so.conf.d/b.conf": "/usr/local/cuda/lib64\n/opt/own/lib\n",
@@ -78,9 +81,11 @@ def test_drivers_profile_linker_and_page_merging_are_told(tmp_path: Path) -> Non
             "sys/kernel/mm/ksm/run": "1\n",
         },
     )
+    (tmp_path / "sys/module/mlx5_core/parameters/of_root").chmod(0o600)
     os.mkfifo(tmp_path / "etc/ld.so.conf.d/c.conf")
     found = Host.model_validate(host.collect(root, KEEPER))
     assert found.modules == ["mlx5_core", "nvidia"]
+    assert found.module_parameters == {"mlx5_core.prof_sel": "2"}
     assert found.module_versions == {"nvidia": "580.159.04"}
     assert (found.tuned_profile, found.page_merging) == ("balanced", "1")
     assert found.library_directories == ["/opt/own/lib", "/usr/local/nccl/lib", "/usr/local/cuda/lib64"]

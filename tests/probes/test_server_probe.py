@@ -431,16 +431,30 @@ def test_files_of_settings_that_the_launch_names_are_told_without_their_secrets(
     (tmp_path / "account.json").write_text('{"client_id": "1234567890"}')
     (tmp_path / "long.json").write_text("[" + "1," * 10_000 + "1]")
     os.mkfifo(tmp_path / "pipe.json")
+    tuned = tmp_path / "tuned/configs/triton_3_5_1/E=8,N=1024.json"
+    tuned.parent.mkdir(parents=True)
+    tuned.write_text('{"1": {"BLOCK_SIZE_M": 16}}')
+    (tuned.parent / "README.md").write_text("of no account")
     started = start_server(
         "--config", "settings.yaml", "--deepep-config=long.json", "--other", "pipe.json", "--more", "absent.yaml",
         "--files", "lm.yaml", "lm.yaml", LMCACHE_CONFIG_FILE=str(tmp_path / "lm.yaml"), INLINE="{}.json",
-        GOOGLE_APPLICATION_CREDENTIALS=str(tmp_path / "account.json"),
+        GOOGLE_APPLICATION_CREDENTIALS=str(tmp_path / "account.json"), SGLANG_MOE_CONFIG_DIR=str(tmp_path / "tuned"),
+        XDG_CONFIG_DIR=str(tmp_path / "none"),
     )  # fmt: skip
     section = server.read(context(pid=started.pid))
     assert "a" * 24 not in json.dumps(section)
     assert "1234567890" not in json.dumps(section)
     found = Server.model_validate(section).files
-    assert list(found) == ["--config", "--deepep-config", "--files", "--files (2)", "LMCACHE_CONFIG_FILE"]
+    assert list(found) == [
+        "--config",
+        "--deepep-config",
+        "--files",
+        "--files (2)",
+        "LMCACHE_CONFIG_FILE",
+        "SGLANG_MOE_CONFIG_DIR",
+    ]
+    digest = hashlib.sha256(tuned.read_bytes()).hexdigest()[:16]
+    assert found["SGLANG_MOE_CONFIG_DIR"].text == f"{digest} configs/triton_3_5_1/E=8,N=1024.json\n"
     config = found["--config"]
     assert isinstance(config.text, str)
     assert config.text.startswith("tp-size: 2\nhf_token: <secret:")
