@@ -114,7 +114,8 @@ def _told(launcher: int, secrets: Keeper) -> Json:
     port = server.option(argv, "--port") or ""
     if not port.isdigit():
         return unread("no port")
-    at = measure.Server(int(port), key=server.admin_key_of(argv), secure=server.is_secure(argv))
+    words = server.configured(argv, launcher)
+    at = measure.Server(int(port), key=server.admin_key_of(words), secure=server.is_secure(words))
     return server.cleaned(information.arguments(information.ask(at)), secrets)
 
 

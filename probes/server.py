@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import os
 import re
+import stat
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from probes import caches, declared, processes
@@ -23,6 +24,7 @@ _RANK = re.compile(rf"sglang::scheduler((?:{_PLACE})*)$")
 """`sglang::scheduler`, `..._TP1`, `..._DP0_PP1_ATTN_CP0_MOE_DP0_TP3_EP3`: what there is only one of is not named."""
 _MODULES = ("sglang.launch_server", "tinyserve.launch_server")
 _DEFAULT_PORT = 30000
+_LARGEST_CONFIG_BYTES = 1 << 20
 _SETTINGS = re.compile(r"\.(ya?ml|json|toml|jinja|ini)$")
 _FOLDERS = re.compile(r"_CONFIG_(DIR|FOLDER)$")
 """Variables such as SGLANG_MOE_CONFIG_DIR, which name a folder of tuned kernel configurations."""
@@ -53,11 +55,13 @@ class Found(NamedTuple):
     members: List[Process]
     engine: Optional[str]
     listeners: List[processes.Listener]
+    words: List[str]
+    """The launcher's command line with what its `--config` file says."""
 
     @property
     def port(self) -> Optional[int]:
         """The port it serves on, as far as it can be known."""
-        named = option(self.launcher.argv, "--port")
+        named = option(self.words, "--port")
         wanted = int(named) if named and named.isdigit() else _DEFAULT_PORT
         ports = [listener.port for listener in self.listeners]
         if named or wanted in ports:
@@ -105,6 +109,38 @@ def option(argv: List[str], flag: str) -> Optional[str]:
         elif word.startswith(flag + "="):
             value = word[len(flag) + 1 :]
     return value
+
+
+_SET = re.compile(r"""([A-Za-z][\w-]{0,80}):[ \t]+("[^"\n]*"|'[^'\n]*'|[^\s#'"][^\n#]*)""")
+
+
+def configured(argv: List[str], pid: int) -> List[str]:
+    """A command line with what the file at `--config` says, before it: what is typed counts, as SGLang has it.
+
+    The file is looked for where that process sees it. One that cannot be read says nothing, nor does one of another
+    container or one that the process's own user may not read: the key in it is sent to that process.
+    """
+    path = option(argv, "--config")
+    if path is None or _elsewhere(pid):
+        return argv
+    try:
+        owner = os.stat(f"/proc/{pid}").st_uid
+        whole = os.path.join(os.readlink(f"/proc/{pid}/cwd"), path)
+        handle = os.open(f"/proc/{pid}/root{whole}", os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return argv
+    try:
+        status = os.fstat(handle)
+        if owner not in {0, status.st_uid} and not status.st_mode & stat.S_IROTH:
+            return argv
+        text = read_text(f"/proc/self/fd/{handle}", _LARGEST_CONFIG_BYTES)
+    except OSError:
+        return argv
+    finally:
+        os.close(handle)
+    pairs = (_SET.match(line) for line in text.splitlines())
+    said = ((one[1].replace("_", "-"), one[2].strip().strip("\"'")) for one in pairs if one is not None)
+    return [*(f"--{name}={value}" for name, value in said if value not in {"null", "~"}), *argv]
 
 
 def engine_of(argv: List[str]) -> Optional[str]:
@@ -157,7 +193,7 @@ def _found(launcher: Process, table: Dict[int, Process]) -> Found:
         listening = processes.listeners(launcher.stat.pid)
     except OSError:
         listening = []
-    return Found(launcher, members, engine, listening)
+    return Found(launcher, members, engine, listening, configured(launcher.argv, launcher.stat.pid))
 
 
 def _launcher_above(process: Process, table: Dict[int, Process]) -> Process:
@@ -237,15 +273,15 @@ def admin_key_of(argv: List[str]) -> Optional[str]:
 
 
 def on_port(port: int) -> Optional[List[str]]:
-    """The command line of the server on a port."""
+    """The command line of the server on a port, with what its configuration file says."""
     matching = [one for one in find(snapshot_of_processes()) if one.port == port]
-    return matching[0].launcher.argv if len(matching) == 1 else None
+    return matching[0].words if len(matching) == 1 else None
 
 
 def misread(host: str, port: int, *, secure: bool) -> str:
     """What is wrong with an address at which nothing could be had, as the end of a sentence; empty: nothing is seen."""
     servers = find(snapshot_of_processes())
-    here = [is_secure(one.launcher.argv) for one in servers if one.port == port]
+    here = [is_secure(one.words) for one in servers if one.port == port]
     if here and here[0] != secure:
         return "; it speaks TLS, write https://" if here[0] else "; it speaks no TLS, write http://"
     import socket
@@ -474,7 +510,7 @@ def _clean(entry: Dict[str, Json], keeper: Keeper) -> Dict[str, Json]:
 def _url(server: Found) -> Optional[str]:
     if server.port is None:
         return None
-    host, scheme = _host(server), "https" if is_secure(server.launcher.argv) else "http"
+    host, scheme = _host(server), "https" if is_secure(server.words) else "http"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{server.port}"
 
 
@@ -495,12 +531,12 @@ def _arguments(server: Found, keeper: Keeper) -> Json:
     try:
         from probes import information, measure
 
-        argv = server.launcher.argv
+        argv = server.words
         told = information.ask(measure.Server(server.port, _host(server), admin_key_of(argv), is_secure(argv)))
     except Exception as error:  # an HTTP exception, too; its module is loaded only where a server is asked
         return unread(f"/server_info on port {server.port}: {str(error) or type(error).__name__}")
     resolved = information.arguments(told)
-    if option(server.launcher.argv, "--random-seed") is not None and "random_seed" in told:
+    if option(server.words, "--random-seed") is not None and "random_seed" in told:
         resolved["random_seed"] = told["random_seed"]
     return cleaned(resolved, keeper)
 

@@ -25,7 +25,7 @@ from probes import settings as host_settings
 from probes.ports import free_port
 from probes.reading import Json, read_text, run_module, unread
 from probes.secrets import Keeper as Secrets
-from probes.server import admin_key_of, engine_of, is_secure, key_of
+from probes.server import admin_key_of, configured, engine_of, is_secure, key_of
 from probes.settings import SettingError, Settings
 from probes.watch import Watch
 
@@ -261,7 +261,8 @@ class Trials:
         server = self._server = _Kept(wanted, self._memory, log)
         try:
             started = server.await_start(self._cancelled)
-            at_port = measure.Server(port, key=key_of(argv), secure=is_secure(argv))
+            words = configured(argv, int(started["pid"]))
+            at_port = measure.Server(port, key=key_of(words), secure=is_secure(words))
             ready_s = self._await_ready(server, at_port, plan["ready"]) if "ready" in plan else 0.0
             emit("stage", {"stage": "ready", "seconds": ready_s})
             proved = self._prove(plan, started)
@@ -273,7 +274,7 @@ class Trials:
                     figures = self._run_out(server, plan["run"])
                 else:
                     together = int(plan["measure"].get("concurrency", 1))
-                    information.refuse_waiting(at_port._replace(key=admin_key_of(argv)), together)
+                    information.refuse_waiting(at_port._replace(key=admin_key_of(words)), together)
                     figures = measure.measure(at_port, plan["measure"])
             except measure.MeasureError as error:
                 if self._cancelled.is_set():
@@ -285,8 +286,8 @@ class Trials:
             watch = watched.end()
             secrets = Secrets(b"log")
             secrets.variables(variables)
-            secrets.argv(argv)
-            asked = None if "run" in plan else at_port._replace(key=admin_key_of(argv))
+            secrets.argv(words)
+            asked = None if "run" in plan else at_port._replace(key=admin_key_of(words))
             facts = _decisions(f"/proc/self/fd/{log}", figures, asked, secrets, engine_of(argv))
         finally:
             emit("stage", {"stage": "ending"})

@@ -169,6 +169,48 @@ def test_data_parallel_ranks_have_keys_of_their_own() -> None:
     assert {"launcher", "data_parallel_controller", "detokenizer", "scheduler_of_something_else"} < set(roles)
 
 
+@pytest.mark.parametrize(
+    ("text", "port", "key", "secure"),
+    [
+        ("api-key: sk-1\nssl_certfile: /etc/tls/cert.pem  # ours\nport: 8000\n", "8000", "sk-1", True),
+        ("api_key: 'sk-1 #2'\nssl-certfile: null\nnested:\n  port: 7\n", None, "sk-1 #2", False),
+        ('# api-key: sk-0\napi-key: "sk-1"\r\n', None, "sk-1", False),
+        ("- a\n: b\nport:\n", None, None, False),
+    ],
+)
+def test_what_a_configuration_file_says_counts_and_what_is_typed_counts_more(
+    tmp_path: Path, sleeper: Callable[..., subprocess.Popen[bytes]], text: str, port: str, key: str, secure: bool
+) -> None:
+    (tmp_path / "serve.yaml").write_text(text)
+    child = sleeper(f"import os\nos.chdir({str(tmp_path)!r})")
+    typed = ["python3", "-m", "sglang.launch_server", "--config", "serve.yaml"]
+    words = server.configured(typed, child.pid)
+    assert (server.option(words, "--port"), server.key_of(words), server.is_secure(words)) == (port, key, secure)
+    assert server.option(server.configured([*typed, "--port", "1"], child.pid), "--port") == "1"
+    assert words[-len(typed) :] == typed
+    os.mkfifo(tmp_path / "pipe.yaml")
+    piped = [*typed[:-1], "pipe.yaml"]
+    assert server.configured(piped, child.pid) == piped
+    absent = [*typed[:-1], "absent.yaml"]
+    assert server.configured(absent, child.pid) == absent
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root reads what others may not, and starts processes of others")
+def test_a_file_that_only_root_may_read_is_not_read_for_a_process_of_somebody_else(tmp_path: Path) -> None:
+    path = tmp_path / "serve.yaml"
+    path.write_text("api-key: sk-of-root\n")
+    typed = ["python3", "-m", "sglang.launch_server", "--config", str(path)]
+    child = subprocess.Popen(["sleep", "60"], user=65534)
+    try:
+        path.chmod(0o600)
+        assert server.configured(typed, child.pid) == typed
+        path.chmod(0o644)
+        assert server.key_of(server.configured(typed, child.pid)) == "sk-of-root"
+    finally:
+        child.kill()
+        child.wait()
+
+
 def test_an_engine_inside_a_script_is_a_server_too(sleeper: Callable[..., subprocess.Popen[bytes]]) -> None:
     def process(pid: int, parent: int, *argv: str) -> server.Process:
         return server.Process(processes.Stat(pid, "S", parent, 0, pid), list(argv))
