@@ -43,7 +43,10 @@ SOURCES = {
 _SAMPLE = re.compile(r"^(?P<name>[A-Za-z_:][\w:]*)(?:\{(?P<labels>[^}]*)\})?\s+(?P<value>\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 LARGEST_ANSWER_BYTES = 64 << 20
-_DENIED = dict.fromkeys((401, 403), "; FINGERPRINT_API_KEY is the variable for its key")
+_ADVICE = {
+    **dict.fromkeys((401, 403), "; FINGERPRINT_API_KEY is the variable for its key"),
+    404: "; only SGLang's own interface is measured (for any other server: bisect --engine command)",
+}
 
 Metrics = Dict[Tuple[str, str, str], float]
 """(metric, category or mode, tp_rank) -> value."""
@@ -246,7 +249,7 @@ def generate(server: Server, body: Json, timeout_s: float, clock: Callable[[], f
         with connection.getresponse() as answer:
             if answer.status != 200:
                 words = answer.read(300).decode("utf-8", "replace")
-                raise MeasureError(f"/generate answered {answer.status}: {words}{_DENIED.get(answer.status, '')}")
+                raise MeasureError(f"/generate answered {answer.status}: {words}{_ADVICE.get(answer.status, '')}")
             began = clock()
             while True:
                 line = answer.readline(LARGEST_ANSWER_BYTES)

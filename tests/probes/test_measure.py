@@ -260,6 +260,12 @@ def test_a_refusal_is_told_in_the_servers_words(speaking: Speaking, together: in
         measure.measure(speaking.at, {**ASK, "concurrency": together}, Clock())
 
 
+def test_a_server_of_another_kind_is_told_from_one_that_failed(speaking: Speaking) -> None:
+    speaking.answer = 404
+    with pytest.raises(measure.MeasureError, match=r"answered 404: (.|\n)*only SGLang's own interface is measured"):
+        measure.measure(speaking.at, ASK, Clock())
+
+
 def test_a_server_that_does_not_speculate_has_steps_and_a_speed(speaking: Speaking) -> None:
     speaking.meta = {"spec_verify_ct": None, "spec_accept_length": None}
     figures = measure.measure(speaking.at, ASK, Clock())
