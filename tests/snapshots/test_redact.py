@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshots import Distribution, Packages, Snapshot, leaves, parse
+from snapshots import Declared, Distribution, Packages, Snapshot, leaves, parse
 from snapshots.redact import Redactor, redact
 
 KEY = b"the key of a case"
@@ -25,9 +25,23 @@ def snapshot(host: str = "gpu-node-17", user: str = "alice", **changes: Any) -> 
     }  # fmt: skip
     body = {
         "schema": 1, "tool": "test", "taken_at": WHEN, "target": f"{user}@{host}:2222",
-        "host": {"status": "ok", "name": host, "kernel": "6.8.0"},
+        "host": {
+            "status": "ok", "name": host, "kernel": "6.8.0",
+            "library_directories": ["/usr/local/lib", f"{home}/secret-project/lib"],
+        },
+        "topology": {"status": "ok", "network": {"ens1f0": {"mtu": 9000, "state": "up"}}},
         "server": {
             "status": "ok", "engine": "sglang",
+            "declared": {
+                "by": "systemd", "name": "sglang.service", "files": [f"{home}/.config/systemd/user/sglang.service"],
+                "variables": variables,
+            },
+            "files": {
+                "--config": {
+                    "path": f"{home}/secret-project/serve.yaml", "sha256": "a" * 64,
+                    "text": f"model-path: {home}/llama\nhost: 10.1.2.3\ntp-size: 2\n",
+                },
+            },
             "processes": {
                 "launcher": {
                     "role": "launcher", "pid": 1, "parent": 0, "title": "", "started": 1.0, "cwd": home,
@@ -63,6 +77,13 @@ def test_no_name_is_left_and_everything_else_is() -> None:
     assert variables["LD_LIBRARY_PATH"] == "/usr/local/cuda/lib64:/usr/lib"
     assert clean.server.processes["launcher"].executable == "/usr/bin/python3.11"
     assert clean.host.kernel == "6.8.0"
+    assert clean.host.library_directories[0] == "/usr/local/lib"
+    assert isinstance(clean.server.declared, Declared)
+    assert clean.server.declared.variables == variables
+    told = clean.server.files["--config"].text
+    assert isinstance(told, str)
+    assert told.endswith("tp-size: 2\n")
+    assert clean.topology == snapshot().topology
     assert parse(text, "the file") == clean
 
 
