@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import json
 import os
 import re
 import stat
 import struct
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from probes.caches import file_system, mount_points
 from probes.reading import Json, attempt, read_bytes, read_text, unread, without_server
@@ -24,7 +25,7 @@ _LARGEST_SMALL_BYTES = 32 << 20
 _LARGEST_HEADER_BYTES = 100 << 20
 _MOST_FILES = 2000
 _LARGEST_TEXT_BYTES = 16 << 10
-_TOLD = {"config.json", "generation_config.json", "hf_quant_config.json", "quantize_config.json"}
+_TOLD = {"config.json", "generation_config.json", "hf_quant_config.json", "quantize_config.json", "adapter_config.json"}
 """Files that decide which kernels run and in which shapes: kept as text."""
 _SMALL = re.compile(r"\.(json|jinja|txt|model|py|tiktoken|yaml)$")
 _NAMED = {
@@ -33,6 +34,8 @@ _NAMED = {
     "token map": (("--speculative-token-map",), "speculative_token_map"),
 }
 """Role -> flags, and the resolved argument that says the same of a server that was started from a file of settings."""
+_ADAPTERS = ("--lora-paths", "--lora-modules")
+_MOST_ADAPTERS = 64
 _REVISION = {"target": ("--revision",), "draft": ("--speculative-draft-model-revision",)}
 
 
@@ -49,7 +52,31 @@ def read(context: Dict[str, Any]) -> Json:
         if isinstance(named, str) and named:
             revision = _first_option(serving["argv"], _REVISION.get(role, ()))
             models[role] = attempt(functools.partial(_model, named, revision or "main", serving, context["keeper"]))
+    for number, (name, named) in enumerate(adapters(serving["argv"])):
+        if number < _MOST_ADAPTERS:
+            models[f"adapter {name}"] = attempt(functools.partial(_model, named, "main", serving, context["keeper"]))
     return {"models": models}
+
+
+def adapters(argv: List[str]) -> Iterator[Tuple[str, str]]:
+    """The LoRA adapters that a launch names, `NAME=PATH`, as JSON or as a path alone: name and path."""
+    listed = False
+    for word in argv:
+        if word.startswith("-"):
+            flag, _, value = word.partition("=")
+            listed = flag in _ADAPTERS
+            words = [value] if listed and value else []
+        else:
+            words = [word] if listed else []
+        for one in words:
+            if one.startswith("{"):
+                told = attempt(functools.partial(json.loads, one))
+                name, path = (str(told.get(key) or "") for key in ("lora_name", "lora_path"))
+            else:
+                name, mark, path = one.partition("=")
+                path = path if mark else name
+            if path:
+                yield name or path, path
 
 
 def _first_option(argv: List[str], flags: Sequence[str]) -> Optional[str]:

@@ -32,6 +32,6 @@ class Model(Part):
 
 
 class Models(Section):
-    """Models by role: `target`, `draft`, `token map`."""
+    """Models by role: `target`, `draft`, `token map`, and each LoRA adapter as `adapter NAME`."""
 
     models: dict[str, Read[Model]] = {}

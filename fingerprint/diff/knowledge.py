@@ -486,6 +486,7 @@ ELSEWHERE = (
     Known(r"caches/.*", -0.8, "the first requests pay for a cold cache, steady verify time does not", COLD_CACHE),
     Known(r"models/models/draft.*", 2.4, "another draft accepts other tokens", "NeMo-RL#3960"),
     Known(r"models/models/token\ map.*", 1.8, "the draft's vocabulary"),
+    Known(r"models/models/adapter\ .*", 1.2, "only requests that ask for this adapter run it"),
     Known(r"models/.*", 2.0, "other weights, or another shape"),
     Known(r"nccl/(installed|pinned)/.*", -0.3, "what is installed; what is loaded counts"),
     Known(r"nccl/settings/DEBUG.*|nccl/settings/NCCL_DEBUG.*", -0.7, "it is about NCCL's logs, not its transport"),

@@ -282,6 +282,29 @@ def test_models_are_told_by_configuration_headers_and_blobs(context: Context, tm
     assert (config.text, len(str(config.sha256))) == (None, 64)
 
 
+def test_adapters_are_models_too(context: Context, tmp_path: Path) -> None:
+    for name in ("sql", "law"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "adapter_config.json").write_text(f'{{"r": {len(name)}, "for": "{name}"}}')
+    more = json.dumps({"lora_name": "law", "lora_path": str(tmp_path / "law")})
+    request = serving(context, "--lora-paths", "sql=sql", more, "--port", "1", "--lora-paths=gone", cwd=tmp_path)
+    found = Models.model_validate(models.read(request)).models
+    assert list(found) == ["adapter sql", "adapter law", "adapter gone"]
+    sql, law = found["adapter sql"], found["adapter law"]
+    assert isinstance(sql, Model)
+    assert isinstance(law, Model)
+    assert isinstance(found["adapter gone"], Unread)
+    config = law.files["adapter_config.json"]
+    assert not isinstance(config, Unread)
+    assert config.text == '{"r": 3, "for": "law"}'
+    assert list(models.adapters(["--lora-paths", "{", "x", "-v", "y"])) == [("x", "x")]
+
+
+@given(st.lists(st.text(max_size=20), max_size=6))
+def test_no_command_line_breaks_the_list_of_adapters(words: list[str]) -> None:
+    assert all(path for _, path in models.adapters(["--lora-paths", *words]))
+
+
 def test_a_hub_name_is_found_in_the_process_s_own_cache(context: Context, tmp_path: Path) -> None:
     commit, blob = "a" * 40, "b" * 64
     place = tmp_path / "hub/models--org--name"
