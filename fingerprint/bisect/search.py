@@ -424,8 +424,8 @@ class Search:
         post = state.posterior
         if post is None:
             return "undecided"
-        if self.then is None:
-            return "healed" if post.faster >= _FASTER_CERTAIN else "phantom"
+        if self.then is None or self.then.gap_ms <= 0:  # the past shows no slowdown that could have gone
+            return "healed" if post.faster >= _FASTER_CERTAIN and self.then is None else "phantom"
         middle = 0.5 * (self.then.old_ms + self.then.new_ms)
         points = post.none_points if post.none >= post.faster else post.gap_points
         return "healed" if points.quantiles(points.old)[1] < middle else "phantom"

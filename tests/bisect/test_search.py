@@ -100,6 +100,15 @@ def test_no_gap_today_is_a_phantom_when_slow_and_healed_when_fast() -> None:
         assert search.verdict().launches <= 10
 
 
+def test_what_was_not_slower_in_the_past_is_not_healed() -> None:
+    for level in (16.0, 20.0):
+        search = Search(NAMES, then=Then(old_ms=20.0, new_ms=16.0))
+        rng = np.random.default_rng(1)
+        while (new := search.ask()) is not None:
+            search.tell(new, level * (1 + 0.01 * rng.standard_normal()))
+        assert search.verdict().kind == "phantom"
+
+
 def test_a_part_of_the_gap_that_no_factor_alone_explains_is_a_remainder() -> None:
     weight = {NAMES[2]: 0.16, **dict.fromkeys([n for n in NAMES if n != NAMES[2]], 0.04 / 7)}
     search = Search(NAMES)
