@@ -1,8 +1,8 @@
 """The ways out of the host: network interfaces with their MTU and speed, and the ports that speak InfiniBand verbs.
 
-Interfaces are seen per network namespace, so they are read where the server is. Ends of containers' cables come and go
-with their containers: they are left out. The kernel tells no MTU of a verbs port: over Ethernet it follows that of the
-interface which the port names.
+Interfaces are seen per network namespace, so they are read where the server is. Ends of containers' cables and Docker's
+own bridges come and go with their containers: they are left out. The kernel tells no MTU of a verbs port: over Ethernet
+it follows that of the interface which the port names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Dict, List, Optional
 from probes.reading import Json, attempt, is_unread, names_in, read_text, unread
 
 _MOST_INTERFACES = 256
-_PASSING = re.compile(r"(veth|cali|lxc|azv|tap|vnet|ifb|dummy|tunl|sit|gre|erspan|ip_vti|ip6)")
+_PASSING = re.compile(r"(veth|cali|lxc|azv|tap|vnet|ifb|dummy|tunl|sit|gre|erspan|ip_vti|ip6|br-[0-9a-f]{12}$)")
 _COUNTERS = ("link_downed", "link_error_recovery", "symbol_error", "port_rcv_errors", "port_xmit_discards")
 _PCI = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
 

@@ -1,8 +1,9 @@
 """A snapshot made of what somebody pasted into a ticket, for the days before anybody captured.
 
 The good day is often known from a report alone: torch's or vLLM's collect_env, SGLang's check_env, `pip freeze`,
-`nvidia-smi -q`, `nvidia-smi topo -m`, a list of variables. Such a snapshot holds what the report says and is marked as
-imported: in a comparison, whatever the report does not name is unknown and never "absent" (`fingerprint.diff`).
+`nvidia-smi -q`, `nvidia-smi topo -m`, NCCL's dumped topology, a list of variables. Such a snapshot holds what the
+report says and is marked as imported: in a comparison, whatever the report does not name is unknown and never "absent"
+(`fingerprint.diff`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from fingerprint import __version__
 from fingerprint.errors import UsageError
-from fingerprint.pasted import lists, matrix, smi
+from fingerprint.pasted import lists, matrix, nccl, smi
 from snapshots import Gpu, Snapshot, Unread
 
 _TEMPLATE = re.compile(r"your output of `?python\s*(-m )?\S*(collect_env|check_env)\S*`? here", re.IGNORECASE)
@@ -52,13 +53,20 @@ def imported(
         "host": _host(found),
         "server": _server(found, clean),
         "limits": _limits(found),
+        "topology": {"devices": devices} if (devices := nccl.devices(text)) else {},
     }
     told = {section: values for section, values in parts.items() if values}
-    known = len(found.packages) + len(found.conda) + len(found.variables) + sum(map(len, parts["gpu"].values()))
+    known = (
+        len(found.packages)
+        + len(found.conda)
+        + len(found.variables)
+        + sum(map(len, parts["gpu"].values()))
+        + len(devices)
+    )
     if not told or (known < 1 and "host" not in told):
         raise UsageError(
             f"{name} holds no report that is understood (collect_env, check_env, pip freeze, nvidia-smi -q or topo -m,"
-            " a list of variables); paste the report's own text."
+            " NCCL's topology, a list of variables); paste the report's own text."
         )
     reason = "from a pasted report: what it does not name is unknown"
     for section in told.values():

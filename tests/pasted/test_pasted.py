@@ -14,8 +14,22 @@ from hypothesis import strategies as st
 from fingerprint.diff import compare
 from fingerprint.errors import UsageError
 from fingerprint.factors import Evidence, find
-from fingerprint.pasted import imported, lists, matrix, smi
-from snapshots import Distribution, Gpu, Gpus, Interpreter, Packages, Process, Server, Snapshot, Unread, load
+from fingerprint.findings import check
+from fingerprint.pasted import imported, lists, matrix, nccl, smi
+from snapshots import (
+    Distribution,
+    Gpu,
+    Gpus,
+    Interpreter,
+    Packages,
+    PciDevice,
+    Process,
+    Server,
+    Snapshot,
+    Topology,
+    Unread,
+    load,
+)
 
 NOW = datetime(2031, 1, 1, tzinfo=timezone.utc)
 
@@ -36,6 +50,49 @@ def topo(text: str) -> matrix.Matrix:
 
 def report(text: str) -> Snapshot:
     return imported(text, "ticket.txt", now=lambda: NOW)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# NCCL's topology
+
+DUMPED = """
+<system version="1"><cpu numaid="-1" arch="x86_64" vendor="AuthenticAMD">
+ <pci busid="0000:bf:00.0" class="0x060400" link_speed="2.5 GT/s PCIe" link_width="1">
+  <pci busid="0000:c1:00.0" class="0x020000" link_speed="32.0 GT/s PCIe" link_width="0">
+   <nic><net name="mlx5_0" speed="400000"/></nic>
+  </pci>
+ </pci>
+ <pci busid="0000:C9:00.0" class="0x030200" vendor="0x10de" device="0x2335" link_speed="" link_width=""/>
+</cpu><cpu numaid="1"><pci busid="0000:d0:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16"/></cpu>
+</system>
+"""
+
+
+def test_what_nccl_did_not_find_out_is_no_value_and_a_guest_s_bridge_no_slow_link() -> None:
+    found = report(DUMPED).topology
+    bridge, card, gpu, other = (found.devices[f"0000:{bus}:00.0"] for bus in ("bf", "c1", "c9", "d0"))
+    assert (bridge.kind, bridge.speed_max_gts, bridge.width_max, bridge.above) == ("bridge", 2.5, 1, [])
+    assert (card.kind, card.speed_max_gts, card.width_max, card.node) == ("network", 32.0, None, None)
+    assert card.above == ["0000:bf:00.0"]
+    assert (gpu.kind, gpu.pci_id, gpu.speed_max_gts, gpu.width_max, gpu.above) == ("gpu", "10de:2335", None, None, [])
+    assert (other.node, other.speed_max_gts, other.width_max) == (1, None, None)  # it may be that of the moment
+    assert found.limit("0000:c1:00.0") is None  # the width of today is not told
+    assert not check(report(DUMPED))
+
+
+def test_a_dumped_topology_is_compared_with_a_capture_in_what_it_tells() -> None:
+    now = PciDevice(kind="network", pci_id="15b3:1021", speed_max_gts=16.0, width=8, node=0, driver="mlx5_core")
+    live = Snapshot(
+        tool="test", taken_at=NOW, target="here", topology=Topology(status="ok", devices={"0000:c1:00.0": now})
+    )
+    found = {item.name: (item.old, item.new) for item in compare(report(DUMPED), live).differences}
+    assert found["topology/devices/0000:c1:00.0/speed_max_gts"] == (32.0, 16.0)
+    assert not [name for name in found if name.endswith(("/width", "/width_max", "/driver", "/pci_id", "/node"))]
+
+
+@given(st.text('<>/"= cpusytembid0123:.-x', max_size=200))
+def test_no_text_breaks_the_tree(text: str) -> None:
+    assert all(device["kind"] for device in nccl.devices(f'<system version="1">{text}').values())
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -172,7 +172,8 @@ def test_interfaces_have_their_mtu_speed_card_and_bond(bus: Bus, tmp_path: Path)
     (port / "device").symlink_to(card)
     (port / "master").symlink_to(bond)
     interface(tmp_path, "eth0", mtu="1400", speed="-1", operstate="up")
-    interface(tmp_path, "veth17ab2c", mtu="1500", operstate="up")
+    for passing in ("veth17ab2c", "br-0123456789ab"):
+        interface(tmp_path, passing, mtu="1500", operstate="up")
     (tmp_path / "sys/class/net/bonding_masters").write_text("bond0\n")
     assert bus.read().network == {
         "bond0": NetworkInterface(mtu=9000, speed_mbps=200_000, state="up"),
