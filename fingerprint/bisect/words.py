@@ -111,6 +111,10 @@ def _phantom(verdict: Verdict) -> str:
     today = f"old and new both take {ms(verdict.old_ms[1])} today"
     if verdict.then is None:
         return f"No gap today: {today}; what it was before is not known, so it may be gone or hidden."
+    if verdict.then.gap_ms <= 0:
+        return (
+            f"No gap today: {today}; nor was there one before ({ms(verdict.then.old_ms)}, {ms(verdict.then.new_ms)})."
+        )
     return (
         f"The old speed does not come back: {today} with every factor restored, where it was "
         f"{ms(verdict.then.old_ms)}; no factor here is the cause."

@@ -141,15 +141,16 @@ def _phantom(scene: Scene) -> str:
     outcome, then = scene.outcome, scene.outcome.then
     today = scene.ms(outcome.old_ms) if outcome.old_ms else "as long as the new side"
     restored = count(len(scene.factors), "difference")
-    if then is not None:
+    if then is not None and then.gap_ms > 0:
         return (
             f"The old speed does not come back: with all {restored} restored, {scene.what} takes {today}, "
             f"not the {ms(then.old_ms)} of then. None of them made it slower."
         )
     new = f"and {scene.ms(outcome.new_ms)}" if outcome.new_ms and not scene.pooled else "the same as"
+    before = f", and was not in the past ({ms(then.old_ms)}, then {ms(then.new_ms)})" if then is not None else ""
     return (
-        f"The new side is not slower today: with all {restored} restored, {scene.what} takes {today}, {new} with "
-        "everything new."
+        f"The new side is not slower today{before}: with all {restored} restored, {scene.what} takes {today}, {new} "
+        "with everything new."
     )
 
 

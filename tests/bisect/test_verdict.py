@@ -68,6 +68,7 @@ def test_a_kind_that_does_not_exist_is_refused() -> None:
             ["150 %", "B hides 50 %"],
         ),
         ({"kind": "phantom", "then": Then(old_ms=15, new_ms=20)}, ["does not come back", "15.0 ms"]),
+        ({"kind": "phantom", "then": Then(old_ms=20, new_ms=15)}, ["No gap today", "nor was there one before"]),
         ({"kind": "phantom"}, ["not known"]),
         ({"kind": "healed"}, ["not slow today"]),
         ({"kind": "unstable"}, ["1.00 ms", "9 launches"]),

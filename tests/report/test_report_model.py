@@ -12,7 +12,7 @@ from made_cases import KINDS, A, incident, one, snapshot, story
 
 from fingerprint.bisect.journal import ControlLine, TrialLine
 from fingerprint.bisect.told import search_of
-from fingerprint.bisect.verdict import Suspicion
+from fingerprint.bisect.verdict import Suspicion, Then
 from fingerprint.case import Case
 from fingerprint.diff import compare
 from fingerprint.errors import CaseError
@@ -369,6 +369,15 @@ def test_a_phantom_whose_new_side_is_even_faster_shows_both_levels(cases: dict[s
     assert "everything old, today" in names
     assert "everything new, today" in names
     assert "today, old and new alike" not in names
+
+
+def test_a_phantom_that_was_not_slower_in_the_past_either_claims_no_lost_speed(cases: dict[str, Case]) -> None:
+    case = cases["phantom"]
+    outcome = case.outcome().model_copy(update={"then": Then(old_ms=13.0, new_ms=12.5)})
+    old, new = case.old, case.new
+    report = build(outcome, case.journal.case(), case.journal.trials(), None, old, new, compare(old, new))
+    assert report.answer.startswith("The new side is not slower today, and was not in the past (13.0 ms, then 12.5 ms)")
+    assert "does not come back" not in report.answer
 
 
 def test_a_fixed_accept_length_is_said_and_no_speed_is_made_of_it(tmp_path: Path) -> None:
