@@ -8,6 +8,7 @@ variables; as a file of its own a picture brings them along.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -162,18 +163,23 @@ def _legend(canvas: _Canvas, entries: Iterable[tuple[str, str]], y: float = 20) 
         x += 36 + 6.6 * len(words)
 
 
+def _brief(name: str) -> str:
+    """A name for little room: of a changed file without its directories."""
+    return re.sub(r"the local change of (?:\S*/)?", "", name)
+
+
 def _width(words: str, size: float) -> float:
     """About how wide words are; capitals and digits are wider than the rest."""
     return size * sum(0.7 if letter.isupper() else 0.62 if letter.isdigit() else 0.56 for letter in words)
 
 
 def _fit(words: str, width: float, size: float = 12) -> str:
-    """Words that fit into a width; where they do not, what is left out is before the end, which tells paths apart."""
+    """Words that fit into a width; else without their middle: names differ at their ends."""
     shown = words
     room = len(words)
     while room > 4 and _width(shown, size) > width:
         room -= 1
-        end = 2 * room // 3
+        end = room // 2
         shown = f"{words[: room - 1 - end]}…{words[-end:]}"
     return shown
 
@@ -296,7 +302,7 @@ def _waterfall(report: Report) -> Picture | None:
         canvas.text(across(value), bottom + 18, _short(value), "tick", "middle")
     for row, (name, start, stop, whisker, kind, words) in enumerate(rows):
         y = top + row * step + step / 2
-        canvas.text(left - 12, y + 4, _fit(name, left - 24), "label", "end", hint=name)
+        canvas.text(left - 12, y + 4, _fit(_brief(name), left - 24), "label", "end", hint=name)
         if whisker is not None:
             canvas.line(across(whisker[0]), y, across(whisker[1]), y, "whisker")
         if kind in {"old", "new"}:
@@ -341,7 +347,7 @@ def _posterior(report: Report) -> Picture | None:
         canvas.add("polyline", "", name, points=points, kind=f"series s{index}")
         final = moments[-1].probabilities[name]
         canvas.add("circle", "", "", cx=across(last), cy=place(final), r=4, kind=f"dot f{index}")
-        ends.append((place(final), _fit(f"{name} {probability(final)}", 232), str(index)))
+        ends.append((place(final), _fit(f"{_brief(name)} {probability(final)}", 232), str(index)))
     for y, words, kind in _apart(ends, 16, top, bottom):
         canvas.line(right + 10, y, right + 24, y, f"series s{kind}")
         canvas.text(right + 30, y + 4, _fit(words, WIDTH - right - 36), "label")
