@@ -36,21 +36,25 @@ def number(text: Optional[str]) -> Optional[int]:
 
 
 def interfaces_of(pid: Optional[int]) -> Json:
-    """The interfaces that a process sees, or why they cannot be read; ours for None."""
+    """The interfaces that a process sees, or why they cannot be read; ours for None.
+
+    A /sys tells of the namespace in which it was mounted, which need not be that of whoever looks.
+    """
+    root, seen = "/", "self"
     if pid is not None:
         there = attempt(lambda: os.readlink(f"/proc/{pid}/ns/net"))  # unread where it is another user's
         if not is_unread(there) and there != os.readlink("/proc/self/ns/net"):
-            return attempt(lambda: _apart(pid))
-    return interfaces("/")
+            root, seen = f"/proc/{pid}/root", str(pid)
+    return attempt(lambda: _checked(root, seen))
 
 
-def _apart(pid: int) -> Json:
-    """Those of a process in a network namespace of its own, through its own /sys, where that is of this namespace."""
-    lines = read_text(f"/proc/{pid}/net/dev").splitlines()[2:]
-    there = {line.partition(":")[0].strip() for line in lines}
-    if there != set(names_in(f"/proc/{pid}/root/sys/class/net")) - {"bonding_masters"}:
-        return unread("the server is in another network namespace; capture from inside its container")
-    return interfaces(f"/proc/{pid}/root")
+def _checked(root: str, seen: str) -> Json:
+    lines = read_text(f"/proc/{seen}/net/dev", 1 << 20).splitlines()[2:]
+    named = [line.partition(":")[0].strip() for line in lines]
+    told = [name for name in names_in(os.path.join(root, "sys/class/net")) if name != "bonding_masters"]
+    if {name for name in named if not _PASSING.match(name)} != {name for name in told if not _PASSING.match(name)}:
+        return unread("/sys is of another network namespace than the server; capture from inside its container")
+    return interfaces(root)
 
 
 def interfaces(root: str) -> Dict[str, Json]:

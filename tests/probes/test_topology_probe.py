@@ -185,8 +185,7 @@ def test_interfaces_have_their_mtu_speed_card_and_bond(bus: Bus, tmp_path: Path)
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip"), reason="root makes a network namespace, with ip")
 def test_a_server_in_another_network_namespace_has_other_interfaces() -> None:
     """Its own /sys tells of them; with ours mounted over it nobody does."""
-    ours = network.interfaces("/")
-    for setup in ("mount -t sysfs none /sys; ip link set lo mtu 12345", "ip link add one7 type veth peer name other7"):
+    for setup in ("mount -t sysfs none /sys; ip link set lo mtu 12345", "ip link add one7 type veth peer name veth7"):
         with subprocess.Popen(
             ["unshare", "--net", "--mount", "sh", "-ec", f"{setup}; echo ready; read line"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -200,4 +199,4 @@ def test_a_server_in_another_network_namespace_has_other_interfaces() -> None:
             assert (list(found), found["lo"]["mtu"]) == (["lo"], 12345)
         else:
             assert "another network namespace" in found["unread"]
-    assert network.interfaces_of(os.getpid()) == network.interfaces_of(None) == ours
+    assert network.interfaces_of(os.getpid()) == network.interfaces_of(None)
