@@ -7,9 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("fingerprint", deadline=None)  # a busy machine is no fault of the code
+# A busy machine is no fault of the code.
+settings.register_profile("fingerprint", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fingerprint")
 
 
