@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-_HELD: list[int] = []
 LONGEST_S = 900.0
 
 
@@ -32,12 +31,9 @@ def wait(rank: int) -> None:
     if rank > 0:  # all ranks have the launcher as their parent, and the first one waits for all
         _until(taken.exists, until)
         return
-    for gpu in sorted(
-        os.environ["CUDA_VISIBLE_DEVICES"].split(",")
-    ):  # in one order, so that no two wait for each other
-        held = os.open(folder / f"gpu-{gpu}", os.O_RDWR | os.O_CREAT)
-        _until(functools.partial(_locked, held), until)
-        _HELD.append(held)
+    gpus = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
+    files = [os.open(folder / f"gpu-{gpu}", os.O_RDWR | os.O_CREAT) for gpu in gpus]
+    _until(functools.partial(_locked, files), until)
     taken.touch()
 
 
@@ -48,9 +44,13 @@ def _until(done: Callable[[], bool], until: float) -> None:
         time.sleep(0.02)
 
 
-def _locked(file: int) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+def _locked(files: list[int]) -> bool:
+    """Take all or none: a GPU that is held while another is waited for works for nobody."""
+    for number, file in enumerate(files):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            for held in files[:number]:
+                fcntl.flock(held, fcntl.LOCK_UN)
+            return False
     return True
