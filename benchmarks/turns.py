@@ -46,11 +46,11 @@ def _until(done: Callable[[], bool], until: float) -> None:
 
 def _locked(files: list[int]) -> bool:
     """Take all or none: a GPU that is held while another is waited for works for nobody."""
-    for number, file in enumerate(files):
-        try:
+    try:
+        for file in files:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            for held in files[:number]:
-                fcntl.flock(held, fcntl.LOCK_UN)
-            return False
+    except BlockingIOError:
+        for file in files:
+            fcntl.flock(file, fcntl.LOCK_UN)
+        return False
     return True
