@@ -96,10 +96,16 @@ class Trials:
             self._server.let_go()
 
     def close(self) -> None:
-        """End whatever a killed keeper has left to us, and put back what was changed."""
+        """End a trial that was cut off while it ended, and what a killed keeper has left; put back what was changed."""
+        if self._server is not None:
+            self._server.end()
         lifetimes.end(lifetimes.descendants(os.getpid()), 0.0)
+        for folder in surroundings.cgroups_named(_scratch_name()):
+            surroundings.remove_cgroup(folder)
         self._objects.close()
-        keeper.remove_tree(self._shared)
+        for path, pid, start in keeper.scratch_names():
+            if pid == os.getpid() and start == lifetimes.started(pid):
+                keeper.remove_tree(path)
         self._settings.put_back(server=True)
         if self._lock is not None:
             self._lock.close()
@@ -504,7 +510,12 @@ class _Kept:
             _pipe(self._process.stdin).close()
 
     def end(self) -> List[int]:
-        """End the server through its keeper, and by ourselves where that is gone. Returns pids that would not end."""
+        """End the server through its keeper, and by ourselves where that is gone. Returns pids that would not end.
+
+        What a signal has cut off can be begun again.
+        """
+        if _pipe(self._process.stdout).closed:
+            return self._stubborn
         self.let_go()
         until = time.monotonic() + 120.0
         while time.monotonic() < until:

@@ -12,7 +12,7 @@ import pytest
 from incident_host import BRIEF, Incident
 from trials_host import contents_of, processes_of, scratch_directories
 
-from fingerprint.errors import HostProgramError
+from fingerprint.errors import HostProgramError, TargetError
 from fingerprint.factors import LaunchPlan
 from fingerprint.host import HostProgram
 from fingerprint.targets.local import LocalTarget
@@ -48,6 +48,21 @@ def test_both_ends_are_launched_proven_and_measured_and_the_live_files_stay(
     assert live_folders(incident) == before
     assert processes_of(str(incident.world.root)) == processes
     assert scratch_directories() == set()
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_program_that_is_ended_while_a_trial_ends_leaves_nothing(incident: Incident, number: signal.Signals) -> None:
+    processes = processes_of(str(incident.world.root))
+    with HostProgram(LocalTarget()) as host:
+
+        def hear(_event: str, value: dict[str, str]) -> None:
+            if value["stage"] == "ending":
+                os.kill(host.greeting["pid"], number)
+
+        with pytest.raises(TargetError):
+            host.call("try", BRIEF.trial(incident.plan(set())), hear)
+    assert scratch_directories() == set()
+    assert processes_of(str(incident.world.root)) == processes
 
 
 def test_every_factor_can_be_switched_alone_on_either_side(prepared: HostProgram, incident: Incident) -> None:
