@@ -274,18 +274,27 @@ def measure(
     wanted: Annotated[
         list[float] | None, typer.Option("--wanted-tok-s", min=0.0, help="A speed to reach; may be repeated.")
     ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the break-even into this SVG file.")] = None,
     host_python: Annotated[str, typer.Option(help="The python3 that runs the host program there.")] = "python3",
     format: Annotated[str, typer.Option("--format", help="text or json.")] = "text",  # noqa: A002
 ) -> None:
     """Measure a live server from its own host: verify, draft and host time, cycle, accept length, break-even."""
+    from fingerprint.files import refuse_unwritable
     from fingerprint.host import HostProgram
     from fingerprint.measure import Address, break_even_of, engine_for, key_in, measure_at, refuse_another
     from fingerprint.measure import attach as write
     from fingerprint.report import measurement as views
+    from fingerprint.report.words import clean
     from fingerprint.targets import parse_target
+    from snapshots import Unread
 
     one_of("--format", format, ("text", "json"))
     at, key = Address.of(url), key_in(os.environ)
+    speeds = [*([baseline] if baseline else []), *(wanted or [])]
+    if plot is not None:
+        if not speeds:
+            raise UsageError("--plot draws speeds to compare with; name one: --baseline-tok-s or --wanted-tok-s.")
+        refuse_unwritable(plot)
     snapshot = read_snapshot(attach) if attach is not None else None
     if snapshot is not None and attach is not None:
         refuse_another(snapshot, attach, at)
@@ -293,7 +302,6 @@ def measure(
         figures = measure_at(host, at, engine_for(snapshot, requests, tokens), concurrency or (), key)
     if attach is not None:
         write(attach, at, figures)
-    speeds = [*([baseline] if baseline else []), *(wanted or [])]
     even = break_even_of(figures, speeds)
     show_as(
         format,
@@ -301,3 +309,7 @@ def measure(
         lambda: "",
         lambda: views.as_json(url, figures, even),
     )
+    if plot is not None:
+        if isinstance(even, Unread):
+            raise UsageError(f"{plot} was not written: there is no break-even: {clean(even.unread, 200)}.")
+        plot.write_text(views.picture(url, even), encoding="utf-8")

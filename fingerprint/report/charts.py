@@ -413,17 +413,30 @@ def _budget(report: Report) -> Picture | None:
     return Picture("budget", "Where the time of a cycle goes", f"{said}.", bottom + 52, canvas.body())
 
 
-def _break_even(report: Report) -> Picture | None:
-    """Accept length against speed: the line of each side, where they stand, and where they would break even."""
-    even, speeds = report.break_even, report.speeds
-    if even is None or len(speeds) < 2:
-        return None
-    old, new = speeds[0], speeds[1]
+@dataclass(frozen=True)
+class Ray:
+    """How fast something is by its accept length: a line through the origin, and where it stands on it."""
+
+    arm: str
+    word: str
+    side: str
+    cycle_ms: float
+    accept_length: float
+    tokens_per_second: float
+
+
+def break_even(rays: Sequence[Ray], wanted: Sequence[tuple[float, float]], summary: str) -> Picture:
+    """Accept length against speed.
+
+    Args:
+        rays: one for each side.
+        wanted: speeds in tokens per second, and the accept lengths at which the last ray has them.
+        summary: the picture in words.
+    """
     height, bottom, right = 340.0, 280.0, WIDTH - 170.0
-    far = max(old.accept_length, new.accept_length, even.accept_length) * 1.15
-    near = 1.0
-    fastest = max(tokens_per_second(far, speed.cycle_ms) for speed in speeds)
-    high = max(fastest, even.wanted_tokens_per_second) * 1.05
+    near, far = 1.0, max(*(ray.accept_length for ray in rays), *(length for _, length in wanted)) * 1.15
+    fastest = max(tokens_per_second(far, ray.cycle_ms) for ray in rays)
+    high = max(fastest, *(speed for speed, _ in wanted)) * 1.05
     across = _scale(near, far, _LEFT, right)
     place = _scale(0.0, high, bottom, _TOP)
     canvas = _Canvas()
@@ -432,38 +445,43 @@ def _break_even(report: Report) -> Picture | None:
         canvas.text(across(value), bottom + 18, _short(value), "tick", "middle")
     canvas.line(_LEFT, bottom, right, bottom, "axis")
     canvas.text((_LEFT + right) / 2, bottom + 38, "accept length (tokens a cycle)", "tick", "middle")
-    wanted = even.wanted_tokens_per_second
-    canvas.line(_LEFT, place(wanted), right, place(wanted), "then")
-    canvas.line(across(even.accept_length), place(wanted), across(even.accept_length), bottom, "then")
-    ends: list[tuple[float, str, str]] = [(place(wanted), f"wanted: {number(wanted)} tok/s", "label muted")]
-    for speed, arm in ((old, "old"), (new, "new")):
-        canvas.line(
-            across(near),
-            place(tokens_per_second(near, speed.cycle_ms)),
-            across(far),
-            place(tokens_per_second(far, speed.cycle_ms)),
-            f"ray {arm}",
-        )
-        hint = f"{speed.side}: {number(speed.tokens_per_second)} tok/s at {speed.accept_length:.2f}"
-        canvas.mark(arm, across(speed.accept_length), place(speed.tokens_per_second), hint)
-        ends.append(
-            (
-                place(tokens_per_second(far, speed.cycle_ms)),
-                f"{arm}: {number(speed.cycle_ms)} ms a cycle",
-                f"label {arm}-ink",
-            )
-        )
-    canvas.mark("cross", across(even.accept_length), place(wanted), f"break-even at {even.accept_length:.2f}")
-    canvas.text(across(even.accept_length) - 6, bottom - 8, f"break-even {even.accept_length:.2f}", "label", "end")
+    ends: list[tuple[float, str, str]] = []
+    for speed, length in wanted:
+        canvas.line(_LEFT, place(speed), right, place(speed), "then")
+        canvas.line(across(length), place(speed), across(length), bottom, "then")
+        ends.append((place(speed), f"wanted: {number(speed)} tok/s", "label muted"))
+    for ray in rays:
+        first, last = (tokens_per_second(length, ray.cycle_ms) for length in (near, far))
+        canvas.line(across(near), place(first), across(far), place(last), f"ray {ray.arm}")
+        hint = f"{ray.side}: {number(ray.tokens_per_second)} tok/s at {ray.accept_length:.2f}"
+        canvas.mark(ray.arm, across(ray.accept_length), place(ray.tokens_per_second), hint)
+        ends.append((place(last), f"{ray.word}: {number(ray.cycle_ms)} ms a cycle", f"label {ray.arm}-ink"))
+    for row, (speed, length) in enumerate(wanted):
+        canvas.mark("cross", across(length), place(speed), f"break-even at {length:.2f}")
+        canvas.text(across(length) - 6, bottom - 8 - 15 * row, f"break-even {length:.2f}", "label", "end")
     for y, words, kind in _apart(ends, 16, _TOP, bottom):
         canvas.text(right + 8, y + 4, words, kind)
-    _legend(canvas, [("old", old.side), ("new", new.side), ("cross", "break-even")])
+    _legend(canvas, [*((ray.arm, ray.side) for ray in rays), ("cross", "break-even")])
+    return Picture("break-even", "Accept length against speed, with break-even", summary, height, canvas.body())
+
+
+def _break_even(report: Report) -> Picture | None:
+    """The line of each side, where they stand, and where the new one would be as fast as the old one."""
+    even, speeds = report.break_even, report.speeds
+    if even is None or len(speeds) < 2:
+        return None
+    old, new = speeds[0], speeds[1]
+    wanted = even.wanted_tokens_per_second
     summary = (
         f"The new side has {number(new.tokens_per_second)} tok/s at accept length {new.accept_length:.2f} and would "
         f"need {even.accept_length:.2f} for {number(wanted)} tok/s; the old side has "
         f"{number(old.tokens_per_second)} tok/s at {old.accept_length:.2f}."
     )
-    return Picture("break-even", "Accept length against speed, with break-even", summary, height, canvas.body())
+    rays = [
+        Ray(arm, arm, one.side, one.cycle_ms, one.accept_length, one.tokens_per_second)
+        for arm, one in (("old", old), ("new", new))
+    ]
+    return break_even(rays, [(wanted, even.accept_length)], summary)
 
 
 def _topology(report: Report) -> Picture | None:

@@ -86,6 +86,14 @@ def sentences(even: BreakEven) -> list[str]:
     return lines
 
 
+def picture(where: str, even: BreakEven) -> str:
+    """The break-even as an SVG file: the speeds asked for, and the accept lengths that would give them."""
+    from fingerprint.report.charts import Ray, break_even
+
+    ray = Ray("new", "now", clean(where, 60), even.cycle_ms, even.accept_length, even.tokens_per_second)
+    return break_even([ray], list(even.needed.items()), " ".join(sentences(even))).file()
+
+
 def _no_break_even(measured: Measured, why: Unread) -> str:
     """Why there is none; plain decoding is one side of it, and its speed is known now."""
     line = f"There is no break-even: {clean(why.unread, 200)}."

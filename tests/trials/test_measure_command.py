@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,7 +26,7 @@ from ssh_daemon import key as create_key
 import snapshots
 from fingerprint.errors import UsageError
 from fingerprint.measure import KEY_VARIABLE, Address, break_even, break_even_of, key_in
-from fingerprint.report.measurement import sentences, terminal
+from fingerprint.report.measurement import picture, sentences, terminal
 from probes import processes
 from snapshots import Batch, Measured, Unread
 
@@ -66,8 +67,10 @@ def test_a_measurement_is_shown_and_kept_in_the_snapshot_whose_id_stays(incident
     assert kept.measured.model_dump(mode="json") == {
         name: value for name, value in told.items() if name not in {"server", "break_even"}
     }
-    shown = run(where, "--requests", "1", "--tokens", "8", "--baseline-tok-s", "82")
+    drawn = tmp_path / "pictures" / "even.svg"
+    shown = run(where, "--requests", "1", "--tokens", "8", "--baseline-tok-s", "82", "--plot", drawn)
     assert shown.returncode == 0, shown.stderr
+    assert "wanted: 82.0 tok/s" in drawn.read_text()
     assert shown.stdout.count("rank 1") == 1
     for words in (
         "verify",
@@ -267,6 +270,25 @@ def test_the_break_even_of_the_story() -> None:
     even = break_even(30.0, 2.0, (82.0, 100.0))
     assert even.tokens_per_second == pytest.approx(66.67, abs=0.01)
     assert even.needed == pytest.approx({82.0: 2.46, 100.0: 3.0})
+
+
+def test_the_break_even_of_the_story_as_a_picture() -> None:
+    drawn = ET.fromstring(picture("http://<host>:1", break_even(30.0, 2.0, (82.0, 100.0))))
+    texts = ["".join(element.itertext()) for element in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    for words in ("wanted: 82.0 tok/s", "wanted: 100 tok/s", "break-even 2.46", "break-even 3.00", "http://<host>:1"):
+        assert words in texts
+    assert any("30.0 ms a cycle" in text for text in texts)
+
+
+def test_a_picture_of_no_speed_or_in_no_folder_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    for words, said in (
+        (("--plot", tmp_path / "even.svg"), "name one: --baseline-tok-s or --wanted-tok-s"),
+        (("--plot", tmp_path, "--wanted-tok-s", "100"), "is a folder"),
+    ):
+        done = run("http://127.0.0.1:1", *words)
+        assert done.returncode == 2
+        assert len(done.stderr.splitlines()) == 1
+        assert said in done.stderr
 
 
 def test_an_accept_length_that_no_cycle_can_have_is_said_to_be_out_of_reach() -> None:
