@@ -185,7 +185,11 @@ def work_tree(place: str) -> Optional[str]:
 
 def _add(trees: Dict[str, Json], unreadable: Dict[str, Json], root: str, places: List[str], keeper: Keeper) -> None:
     try:
-        trees[root] = _tree(Git(root), places, keeper)
+        git = Git(root)
+        seen = _seen(git, places)
+        if not seen:
+            return
+        trees[root] = _tree(git, seen, keeper)
     except (GitError, OSError, ValueError) as error:
         unreadable[root] = unread(error if isinstance(error, OSError) else str(error))
         return
@@ -193,6 +197,15 @@ def _add(trees: Dict[str, Json], unreadable: Dict[str, Json], root: str, places:
         below = os.path.join(root, path)
         if os.path.exists(os.path.join(below, ".git")):
             _add(trees, unreadable, below, ["."], keeper)
+
+
+def _seen(git: Git, places: List[str]) -> List[str]:
+    """Those of the directories that the tree keeps: of an ignored one neither its commit nor its differences tell."""
+    asked = b"\0".join(os.fsencode(place) for place in places if place != ".")
+    ignored = git.run("check-ignore", "-z", "--stdin", stdin=asked).out.split(b"\0") if asked else []
+    return [
+        place for place in places if os.fsencode(place) not in ignored or git.line("ls-files", "--", place) is not None
+    ]
 
 
 def _tree(git: Git, places: List[str], keeper: Keeper) -> Json:

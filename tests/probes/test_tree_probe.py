@@ -316,3 +316,22 @@ def test_editable_installs_lead_to_their_trees(environment: Path, root: Path, tm
     )
     section = tree.read(context(python=str(place / "bin/python")))
     assert set(section["trees"]) == {str(root), str(other)}
+
+
+def test_a_directory_that_the_tree_around_it_ignores_is_not_of_that_tree(tmp_path: Path) -> None:
+    around = make(tmp_path / "home", _dot_gitignore="/demo/\n/kept/\n", lib__b_dot_py="b = 1\n")
+    for name in ("demo/site", "kept"):
+        (around / name).mkdir(parents=True)
+        (around / name / "a.py").write_text("a = 1\n")
+    git(around, "add", "--force", "kept/a.py")
+
+    def trees(*places: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        unreadable: dict[str, Any] = {}
+        tree._add(found, unreadable, str(around), list(places), KEEPER)
+        assert unreadable == {}
+        return found
+
+    assert trees("demo/site") == {}
+    assert trees("demo/site", "lib", "kept")[str(around)]["imports"] == ["kept", "lib"]
+    assert trees(".")[str(around)]["imports"] == ["."]
