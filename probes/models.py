@@ -24,7 +24,6 @@ from probes.server import option
 _LARGEST_SMALL_BYTES = 32 << 20
 _LARGEST_HEADER_BYTES = 100 << 20
 _MOST_FILES = 2000
-_LARGEST_TEXT_BYTES = 16 << 10
 _TOLD = {"config.json", "generation_config.json", "hf_quant_config.json", "quantize_config.json", "adapter_config.json"}
 """Files that decide which kernels run and in which shapes: kept as text."""
 _SMALL = re.compile(r"\.(json|jinja|txt|model|py|tiktoken|yaml)$")
@@ -140,8 +139,8 @@ def _file(path: str, keeper: Keeper) -> Json:
     elif _SMALL.search(path) and about.st_size <= _LARGEST_SMALL_BYTES:
         raw = attempt(lambda: read_bytes(path, _LARGEST_SMALL_BYTES))
         found["sha256"] = hashlib.sha256(raw).hexdigest() if isinstance(raw, bytes) else raw
-        if isinstance(raw, bytes) and os.path.basename(path) in _TOLD and len(raw) <= _LARGEST_TEXT_BYTES:
-            found["text"] = keeper.text(raw.decode("utf-8", "replace"))
+        if isinstance(raw, bytes) and os.path.basename(path) in _TOLD:
+            found["text"] = keeper.contents(raw)
     return found
 
 

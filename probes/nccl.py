@@ -21,7 +21,6 @@ _PLUGIN = re.compile(r"/(libnccl-(?:net|tuner|profiler|env)[^/]*\.so[^/]*)$")
 _LIBRARY = re.compile(r"/libnccl\.so[^/]*$")
 _VERSION = re.compile(rb"NCCL version (\d[0-9A-Za-z.+]{2,40})(?![0-9A-Za-z.+]|\Z)")  # whole, not cut by a chunk
 _CHUNK = 16 << 20
-_LARGEST_TEXT_BYTES = 16 << 10
 _LARGEST_LIBRARY_BYTES = 2 << 30
 
 
@@ -153,5 +152,4 @@ def _named_file(path: str, keeper: Keeper) -> Json:
     raw = attempt(lambda: read_bytes(path, 16 << 20))
     if not isinstance(raw, bytes):
         return {"path": path, "sha256": raw}
-    text = keeper.text(raw.decode("utf-8", "replace")) if len(raw) <= _LARGEST_TEXT_BYTES else None
-    return {"path": path, "sha256": hashlib.sha256(raw).hexdigest(), "text": text}
+    return {"path": path, "sha256": hashlib.sha256(raw).hexdigest(), "text": keeper.contents(raw)}

@@ -89,12 +89,13 @@ def infiniband(root: str) -> Dict[str, Json]:
         here = os.path.join(place, card)
         ports = os.path.join(here, "ports")
         for port in names_in(ports):
+            at = os.path.join(ports, port)
             found[f"{card} port {port}"] = {
-                "rate": word(os.path.join(ports, port), "rate"),
-                "state": word(os.path.join(ports, port), "state"),
-                "link": word(os.path.join(ports, port), "phys_state"),
-                "errors": _errors(os.path.join(ports, port, "counters")),
-                "link_layer": word(os.path.join(ports, port), "link_layer"),
+                "rate": word(at, "rate"),
+                "state": word(at, "state"),
+                "link": word(at, "phys_state"),
+                "errors": _errors(os.path.join(at, "counters")),
+                "link_layer": word(at, "link_layer"),
                 "firmware": word(here, "fw_ver"),
                 "interfaces": _interfaces_of_port(here, port),
             }

@@ -13,8 +13,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from typing import Dict, List, Mapping, Pattern
+from typing import Dict, List, Mapping, Optional, Pattern
 
+LARGEST_TEXT_BYTES = 16 << 10
+"""A file of settings that is longer is told by its digest alone."""
 _SECRET_ANYWHERE = {"APIKEY", "CREDENTIAL", "CREDENTIALS", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "SECRETS"}
 _SECRET_AT_END = {"AUTH", "AUTHORIZATION", "BEARER", "COOKIE", "CRED", "PASS", "PAT", "PWD", "TOKEN"}
 _KEY_BEFORE = {"API", "ACCESS", "PRIVATE", "ACCOUNT", "SIGNING", "ENCRYPTION", "LICENSE", "DEPLOY", "MASTER", "ADMIN"}
@@ -121,6 +123,10 @@ class Keeper:
                 secret_next = word.startswith("-") and not mark and is_secret_name(word.lstrip("-"))
                 clean.append(self.text(word))
         return clean
+
+    def contents(self, raw: bytes, most: int = LARGEST_TEXT_BYTES) -> Optional[str]:
+        """A file's text; None for one of more bytes, of which only the digest is kept."""
+        return self.text(raw.decode("utf-8", "replace")) if len(raw) <= most else None
 
     def text(self, text: str) -> str:
         """Any other text: known shapes, credentials in URLs, assignments to secret names, and secrets met before."""

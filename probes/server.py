@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tu
 
 from probes import caches, declared, processes
 from probes.reading import Json, attempt, files_below, is_unread, read_bytes, read_text, unread
-from probes.secrets import Keeper, is_secret_name
+from probes.secrets import LARGEST_TEXT_BYTES, Keeper, is_secret_name
 
 _TITLE = "sglang::"
 _PLACE = r"_([A-Z]+(?:_[A-Z]+)*)(\d+)"
@@ -31,9 +31,8 @@ _FOLDERS = re.compile(r"_CONFIG_(DIR|FOLDER)$")
 _MOST_FILES = 16
 _MOST_IN_A_FOLDER = 2000
 _LARGEST_FILE_BYTES = 8 << 20
-_LARGEST_TEXT_BYTES = 16 << 10
 _LARGEST_TEXTS_BYTES = 64 << 10
-"""Of one file of settings, of its text, and of all such texts together."""
+"""Of one file of settings, and of all their texts together."""
 
 
 class Process(NamedTuple):
@@ -590,9 +589,8 @@ def _files(named: Iterable[Tuple[str, str]], elsewhere: Optional[str], keeper: K
             key, number = f"{name} ({number})", number + 1
         found[key] = {"path": path, "sha256": raw, "text": raw}
         if isinstance(raw, bytes):
-            short = len(raw) <= min(_LARGEST_TEXT_BYTES, left)
-            left -= len(raw) if short else 0
-            text = keeper.text(raw.decode("utf-8", "replace")) if short else None
+            text = keeper.contents(raw, min(LARGEST_TEXT_BYTES, left))
+            left -= 0 if text is None else len(raw)
             found[key] = {"path": path, "sha256": hashlib.sha256(raw).hexdigest(), "text": text}
     return found
 
