@@ -19,7 +19,9 @@ TRUTH = {
     "h200-two": {LLAMA, NORM},
     "h200-nccl": {"variable:NCCL_PROTO"},
     "h200-nccl-again": {"variable:NCCL_PROTO"},
+    "h200-p2p": {"variable:NCCL_P2P_DISABLE"},
     "h200-interaction": {LLAMA, "variable:OPERATIONS_CHECK_STATES"},
+    "h200-interaction-again": {LLAMA, "variable:OPERATIONS_CHECK_STATES"},
     "h200-eager": {"flag:--disable-cuda-graph"},
     "h200-phantom": set(),
 }
@@ -51,7 +53,7 @@ def test_no_innocent_is_accused_by_launches_of_a_real_gpu(name: str) -> None:
         assert {factor for culprit in found.culprits for factor in culprit.factors} <= TRUTH[name]
 
 
-@pytest.mark.parametrize("name", ["h200-patch", "h200-patch-10-percent", "h200-nccl-again", "h200-eager"])
+@pytest.mark.parametrize("name", ["h200-patch", "h200-patch-10-percent", "h200-nccl-again", "h200-p2p", "h200-eager"])
 def test_a_single_culprit_is_named_by_its_launches(name: str) -> None:
     found = verdict(*launches(name))
     assert found.kind == "attributed"
@@ -62,6 +64,12 @@ def test_two_culprits_that_add_up_are_both_named_by_their_launches() -> None:
     found = verdict(*launches("h200-two"))
     assert found.kind == "several"
     assert {factor for culprit in found.culprits for factor in culprit.factors} == TRUTH["h200-two"]
+
+
+def test_two_that_act_only_together_are_named_by_their_launches() -> None:
+    found = verdict(*launches("h200-interaction-again"))
+    assert found.kind == "interaction"
+    assert [set(culprit.factors) for culprit in found.culprits] == [TRUTH["h200-interaction-again"]]
 
 
 def test_a_speed_that_never_was_is_a_phantom_by_its_launches() -> None:
