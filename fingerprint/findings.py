@@ -18,11 +18,12 @@ from packaging.utils import canonicalize_name
 
 from fingerprint.diff import knowledge
 from fingerprint.diff.knowledge import first
-from fingerprint.launch import command_line, is_inert
+from fingerprint.launch import command_line
 from fingerprint.misspelling import misspelling_of
 from fingerprint.readings import ENGINES, cpu_list, mapped_paths, version
 from fingerprint.ties import meets, place_of, requirement_of
 from snapshots import Declared, Gpu, NvLinks, Process, Snapshot
+from snapshots.launch import is_inert
 
 
 @dataclass(frozen=True)

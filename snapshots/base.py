@@ -2,9 +2,10 @@
 
 A snapshot is a tree of `Part`s whose collections are dictionaries by natural key (package name, variable, rank, path,
 bus id). So one walk gives its *leaves*, each under a key that means the same in every snapshot, and a comparison is a
-join on those keys. Two things are typed rather than guessed:
+join on those keys. Three things are typed rather than guessed:
 
 * `State[T]` marks a reading that moves on its own (temperature, pid, free memory): shown, never part of the identity.
+* `IdentityOf(part)` stands with a value of which only a part is identity: a command line, but not the port in it.
 * `Unread` stands where a value could not be read, with the reason. `None` means that the thing is really not there.
 
 Every command that reads a snapshot waits for these classes. So annotations of models are evaluated as the compiled code
@@ -14,10 +15,10 @@ of what validates a snapshot, unless somebody makes such a model by itself.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from operator import itemgetter
-from typing import Annotated, Literal, TypeAlias, TypeVar, Union
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -37,6 +38,13 @@ class StateMark:
 
 
 State = Annotated[T, StateMark()]
+
+
+class IdentityOf:
+    """Annotation of a field: which part of its value is identity. What it leaves out is state."""
+
+    def __init__(self, part: Callable[[Any], object]) -> None:
+        self.part = part
 
 
 class Unread(Part):
@@ -84,12 +92,23 @@ def _state_fields(model: type[BaseModel]) -> frozenset[str]:
     return known
 
 
+_PARTS: dict[type[BaseModel], dict[str, Callable[[Any], object]]] = {}
+
+
+def _identity_parts(model: type[BaseModel]) -> dict[str, Callable[[Any], object]]:
+    known = _PARTS.get(model)
+    if known is None:
+        marks = ((name, mark) for name, field in model.model_fields.items() for mark in field.metadata)
+        known = _PARTS[model] = {name: mark.part for name, mark in marks if isinstance(mark, IdentityOf)}
+    return known
+
+
 def leaves(value: object, *, state: bool = False, defaults: bool = True, key: Key = ()) -> Iterator[tuple[Key, Leaf]]:
     """Yield every leaf below `value` with its natural key.
 
     Args:
         value: a model, a dictionary of them, a list or a plain value.
-        state: also yield the readings marked `State`.
+        state: also yield the readings marked `State`, and values whole of which only a part is identity.
         defaults: also yield what a model has by default, as if it had been read.
         key: the key of `value` itself.
 
@@ -102,11 +121,14 @@ def leaves(value: object, *, state: bool = False, defaults: bool = True, key: Ke
     elif isinstance(value, BaseModel):
         model = type(value)
         hidden = frozenset() if state else _state_fields(model)
+        parts = {} if state else _identity_parts(model)
         fields = model.__pydantic_fields__
         for name, child in value.__dict__.items():
             if name in hidden or child is None or not (defaults or child != fields[name].default):
                 continue
-            yield from leaves(child, state=state, defaults=defaults, key=(*key, name))
+            whole = name not in parts or isinstance(child, Unread)
+            counts = child if whole else parts[name](child)
+            yield from leaves(counts, state=state, defaults=defaults, key=(*key, name))
     elif isinstance(value, Mapping):
         for name, child in value.items():
             if isinstance(child, str):  # the common case, without a generator for each
@@ -166,6 +188,7 @@ def identity_digest(value: object) -> str:
 
 __all__ = [
     "Field",
+    "IdentityOf",
     "Key",
     "Leaf",
     "Part",

@@ -1,10 +1,11 @@
 """The live server, read from outside: its processes, their variables three ways, and its own account of itself."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import JsonValue
 
-from snapshots.base import Part, Read, Section, State
+from snapshots.base import IdentityOf, Part, Read, Section, State
+from snapshots.launch import settings, without_a_name, without_a_session
 
 Variables = dict[str, str]
 
@@ -29,14 +30,14 @@ class Process(Part):
     pid: State[int]
     parent: State[int]
     title: str
-    argv: Read[list[str]]
+    argv: Annotated[Read[list[str]], IdentityOf(settings)]
     executable: Read[str]
     cwd: Read[str]
     started: State[Read[float]]
     """Seconds since the epoch."""
-    at_exec: Read[Variables]
+    at_exec: Annotated[Read[Variables], IdentityOf(without_a_session)]
     """Variables that it was started with; a process that writes its title over them makes this unreadable."""
-    variables: Read[Variables]
+    variables: Annotated[Read[Variables], IdentityOf(without_a_session)]
     """Variables as they are now, from the C library's `environ` in the process's memory."""
     libraries: Read[dict[str, Library]] = {}
     jit: State[list[str]] = []
@@ -105,5 +106,5 @@ class Server(Section):
     """None where no service manager or container engine is seen, as from inside a container."""
     files: dict[str, SettingsFile] = {}
     """Files of settings (YAML, JSON, TOML, templates) by the flag or variable of the launch that names them."""
-    arguments: Read[dict[str, JsonValue]] = {}
+    arguments: Annotated[Read[dict[str, JsonValue]], IdentityOf(without_a_name)] = {}
     """Resolved arguments from `/server_info`, without ports, times and secrets."""

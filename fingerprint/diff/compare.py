@@ -62,6 +62,7 @@ def compare(old: Snapshot, new: Snapshot, *, state: bool = False) -> Comparison:
         else:
             new = placed(new, old)
     differences: list[Difference] = []
+    moving: list[Difference] = []
     blind: list[Difference] = []
     same: dict[str, int] = {}
     unseen: dict[str, str] = {}
@@ -88,16 +89,15 @@ def compare(old: Snapshot, new: Snapshot, *, state: bool = False) -> Comparison:
         for difference in view(pair, readable + files):
             (blind if difference.verdict == "not comparable" else differences).append(_partial(difference, pair))
         if state:
-            differences += _state(pair, {*before, *after, *(change.key for change in files)})
-    plain = [difference for difference in differences if not difference.state]
-    ranked = rank(hang(plain, old, new), old, new)
+            moving += _state(pair, {*before, *after, *(change.key for change in files)})
+    ranked = rank(hang(differences, old, new), old, new)
     return Comparison(
         old=given[0],
         new=given[1],
         differences=tuple(ranked),
         not_comparable=tuple(sorted(blind, key=lambda item: item.key)),
         same=same,
-        state=tuple(item for item in differences if item.state) if state else (),
+        state=tuple(moving),
         unseen=unseen,
         changes=tuple(everything),
     )
@@ -263,18 +263,23 @@ def _without_what_is_equal(old: Section, new: Section) -> tuple[Section, Section
 
 def _state(pair: Pair, told: set[Key]) -> Iterator[Difference]:
     """What moves on its own, without the keys that are told elsewhere."""
+    from fingerprint.diff.views import of_the_session
+
     moving = [
         {key: leaf for key, leaf in leaves(section, state=True, key=(pair.name,)) if key not in told}
         for section in _without_what_is_equal(pair.old, pair.new)
     ]
-    for change in join(*moving):
-        if len(change.key) > 2:  # a section's own status, reason and seconds are about the capture
-            yield Difference(
-                change.key,
-                judge(change.old, change.new),
-                change.old,
-                change.new,
-                title="/".join(change.key[1:]),
-                changes=(change,),
-                state=True,
-            )
+    changes = [change for change in join(*moving) if len(change.key) > 2]  # shorter ones are about the capture itself
+    if pair.name == "server":
+        variables = [change for change in changes if change.key[3:4] in {("at_exec",), ("variables",)}]
+        yield from of_the_session(pair, variables)
+        changes = [change for change in changes if change not in variables]
+    for change in changes:
+        yield Difference(
+            change.key,
+            judge(change.old, change.new),
+            change.old,
+            change.new,
+            title="/".join(change.key[1:]),
+            changes=(change,),
+        )

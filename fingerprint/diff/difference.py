@@ -56,7 +56,6 @@ class Difference:
         details: further lines, one fact each.
         changes: the leaves behind it.
         factor: the identifier of the factor that could switch it, or None where no launch can.
-        state: it moves on its own or is known to be inert: shown only where asked.
         group: key of the difference that brought this one about.
         likelihood: 0 to 1, how much it deserves a trial; a ranking, not a calibrated probability.
         reasons: what the likelihood is made of, strongest first.
@@ -72,7 +71,6 @@ class Difference:
     details: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     factor: str | None = None
-    state: bool = False
     group: Key | None = None
     likelihood: float = 0.0
     reasons: tuple[Reason, ...] = ()

@@ -26,9 +26,9 @@ from fingerprint.hunks import Hunk, apart, hunks
 from fingerprint.launch import command_line
 from fingerprint.misspelling import misspelling_of
 from fingerprint.readings import ENGINES, mapped_paths, version
-from fingerprint.spellings import canonical
 from fingerprint.ties import place_of, requirement_of
 from snapshots import Key, LocalFile, Process, Snapshot, Tree
+from snapshots.spellings import canonical
 
 START = -1.0
 """Log-odds of a difference of which nothing is known: one in four."""

@@ -17,9 +17,8 @@ from typing import TypeAlias, TypeVar
 
 from fingerprint.diff.difference import SAME_CHANGE, Change, Difference, Pair, Verdict, found, judge, same_leaf
 from fingerprint.hunks import apart, hunks
-from fingerprint.launch import INERT_FLAGS, CommandLine, is_inert
+from fingerprint.launch import command_line
 from fingerprint.readings import cpu_list, version
-from fingerprint.spellings import canonical, paired
 from snapshots import (
     Declared,
     Distribution,
@@ -41,6 +40,8 @@ from snapshots import (
     Trees,
     Unread,
 )
+from snapshots.launch import INERT_FLAGS, CommandLine
+from snapshots.spellings import canonical, paired
 
 _Text: TypeAlias = StartupFile | SettingsFile | ModelFile | NamedFile
 
@@ -402,7 +403,7 @@ def _server(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
                 rest.append(change)
     for name, members in variables.items():
         yield _variable(name, old, new, members)
-    yield from _command(command, arguments)
+    yield from _command(old, new, command, arguments)
     for name, members in libraries.items():
         yield _library(name, old, new, members)
     for name, members in files.items():
@@ -507,7 +508,6 @@ def _variable(name: str, old: Server, new: Server, members: list[Change]) -> Dif
         details=tuple(details),
         changes=tuple(members),
         factor=None if later else f"variable:{name}",
-        state=is_inert(name),
     )
 
 
@@ -515,49 +515,32 @@ def _shown(leaf: Leaf | None) -> str:
     return "unset" if leaf is None else "empty" if leaf == "" else str(leaf)
 
 
-INERT_ARGUMENTS = frozenset(
-    {flag[2:].replace("-", "_") for flag in INERT_FLAGS} | {"api_key", "pid", "random_seed", "served_model_name"}
-)
-
-
-def _command(command: Change | None, arguments: dict[str, list[Change]]) -> Iterator[Difference]:
+def _command(
+    old: Server, new: Server, command: Change | None, arguments: dict[str, list[Change]]
+) -> Iterator[Difference]:
     """The launcher's flags one by one, each with the resolved arguments that follow from it."""
     pending = dict(arguments)
     if command is not None:
-        before, after = CommandLine.of(_words(command.old)), CommandLine.of(_words(command.new))
-        pairs = paired(before.flags, after.flags)
-        moved = {name: sides for name, sides in pairs.items() if len({*_values(sides, before, after)}) > 1}
-        if before.program != after.program or not moved:
+        before, after = _launched(old), _launched(new)
+        if before.program != after.program:
             yield Difference(
                 key=("server", "command"),
                 verdict="changed",
                 old=" ".join(before.program),
                 new=" ".join(after.program),
                 title="launch command",
-                note="" if before.program != after.program else "the same flags in another order or spelling",
                 changes=(command,),
-                state=before.program == after.program,
             )
-        for name, sides in moved.items():
-            was, now = (None if words is None else " ".join(words) for words in _values(sides, before, after))
+        for name, sides in _moved_flags(before, after):
+            if canonical(name) in INERT_FLAGS:
+                continue
             follows = [
                 change
                 for key in list(pending)
                 if canonical("--" + key) == canonical(name)
                 for change in pending.pop(key)
             ]
-            yield Difference(
-                key=("server", "flags", name),
-                verdict=judge(was, now),
-                old=None if was is None else was or "on",
-                new=None if now is None else now or "on",
-                title=name,
-                note=f"written {sides[0]} before" if None not in sides and sides[0] != sides[1] else "",
-                details=tuple(f"resolved {_moved(change)}" for change in follows),
-                changes=(command, *follows),
-                factor=f"flag:{name}",
-                state=name in INERT_FLAGS,
-            )
+            yield _flag(name, sides, before, after, follows=follows, changes=(command, *follows))
     for name, members in pending.items():
         first = members[0]
         yield Difference(
@@ -569,12 +552,79 @@ def _command(command: Change | None, arguments: dict[str, list[Change]]) -> Iter
             note="no flag of the launch changed it",
             details=tuple(map(_moved, members[1:])),
             changes=tuple(members),
-            state=name in INERT_ARGUMENTS,
         )
 
 
+def of_the_session(pair: Pair, changes: Iterable[Change]) -> Iterator[Difference]:
+    """What launches differ in without being different: the session, where they listen, how they are written.
+
+    Args:
+        pair: the server sections.
+        changes: the variables that are state.
+    """
+    old, new = _sides(pair, Server)
+    variables: dict[str, list[Change]] = {}
+    for change in changes:
+        variables.setdefault(change.key[-1], []).append(change)
+    for name, members in variables.items():
+        yield _variable(name, old, new, members)
+    before, after = _launched(old), _launched(new)
+    moved = list(_moved_flags(before, after))
+    for name, sides in moved:
+        if canonical(name) in INERT_FLAGS:
+            yield _flag(name, sides, before, after)
+    was, now = (found(side, ("processes", "launcher", "argv")) for side in (old, new))
+    if not moved and before.program == after.program and isinstance(was, list) and isinstance(now, list) and was != now:
+        yield Difference(
+            key=("server", "command"),
+            verdict="changed",
+            old=" ".join(was),
+            new=" ".join(now),
+            title="launch command",
+            note="the same flags in another order or spelling",
+        )
+
+
+def _launched(side: Server) -> CommandLine:
+    return command_line(side.processes.get("launcher")) or CommandLine((), {})
+
+
+_Written: TypeAlias = tuple[str | None, str | None]
+"""What either launch calls a setting."""
+
+
+def _moved_flags(before: CommandLine, after: CommandLine) -> Iterator[tuple[str, _Written]]:
+    for name, sides in paired(before.flags, after.flags).items():
+        was, now = _values(sides, before, after)
+        if was != now:
+            yield name, sides
+
+
+def _flag(
+    name: str,
+    sides: _Written,
+    before: CommandLine,
+    after: CommandLine,
+    *,
+    follows: Iterable[Change] = (),
+    changes: tuple[Change, ...] = (),
+) -> Difference:
+    was, now = (None if words is None else " ".join(words) for words in _values(sides, before, after))
+    return Difference(
+        key=("server", "flags", name),
+        verdict=judge(was, now),
+        old=None if was is None else was or "on",
+        new=None if now is None else now or "on",
+        title=name,
+        note=f"written {sides[0]} before" if None not in sides and sides[0] != sides[1] else "",
+        details=tuple(f"resolved {_moved(change)}" for change in follows),
+        changes=changes,
+        factor=f"flag:{name}",
+    )
+
+
 def _values(
-    sides: tuple[str | None, str | None], before: CommandLine, after: CommandLine
+    sides: _Written, before: CommandLine, after: CommandLine
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
     """The words of a setting in either launch, by what each calls it."""
     old, new = sides
@@ -583,10 +633,6 @@ def _values(
 
 def _moved(change: Change) -> str:
     return f"{'.'.join(change.key[2:])}: {_shown(change.old)} \u2192 {_shown(change.new)}"
-
-
-def _words(leaf: Leaf | None) -> list[str]:
-    return [str(word) for word in leaf] if isinstance(leaf, tuple) else []
 
 
 def _library(name: str, old: Server, new: Server, members: list[Change]) -> Difference:

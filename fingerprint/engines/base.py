@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fingerprint.launch import CommandLine
+from snapshots.launch import CommandLine
 
 if TYPE_CHECKING:
     from fingerprint.factors.plan import LaunchPlan

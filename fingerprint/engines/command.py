@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fingerprint.engines.base import Engine
 from fingerprint.errors import UsageError
-from fingerprint.launch import CommandLine
+from snapshots.launch import CommandLine
 
 if TYPE_CHECKING:
     from fingerprint.factors.plan import LaunchPlan

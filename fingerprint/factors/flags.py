@@ -11,9 +11,10 @@ from pydantic import JsonValue
 from fingerprint.factors.base import Evidence, Factor, Fixed, short
 from fingerprint.factors.plan import LaunchPlan
 from fingerprint.factors.tree import in_place_of, moved_roots
-from fingerprint.launch import INERT_FLAGS, CommandLine, Words, command_line
-from fingerprint.spellings import names_of, paired
+from fingerprint.launch import command_line
 from snapshots import Snapshot
+from snapshots.launch import INERT_FLAGS, CommandLine
+from snapshots.spellings import Words, names_of, paired
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import Any
 
 from fingerprint.errors import UsageError
 from fingerprint.factors.surroundings import outermost, surroundings_of
-from fingerprint.spellings import names_of
 from snapshots import LocalFile, Snapshot, Unread
+from snapshots.spellings import names_of
 
 Json = dict[str, Any]
 

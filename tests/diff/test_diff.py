@@ -195,6 +195,46 @@ def test_ids_are_equal_exactly_when_no_identity_value_differs(old: Snapshot, new
     assert (old.id == new.id) == (not compare(old, new).changes)
 
 
+WAYS_TO_WRITE = {
+    "tp": (["--tp", "2"], ["--tp=2"], ["--tensor-parallel-size", "2"]),
+    "model": (["--model-path", "/m"], ["--model=/m"]),
+    "overlap": (["--disable-overlap-schedule"],),
+    "port": ([], ["--port", "30000"], ["--port=30001"], ["--host", "0.0.0.0", "--port", "1"]),
+}
+sessions = st.dictionaries(
+    st.sampled_from(["SSH_CONNECTION", "SGLANG_RUN_ID", "PROMETHEUS_MULTIPROC_DIR", "SHLVL", "LANG"]),
+    st.sampled_from(["", "1", "/tmp/tmp1", "/tmp/tmp2"]),
+)
+
+
+@st.composite
+def launches(draw: st.DrawFn) -> Server:
+    """One server, started from any session, its command line written in any order and spelling."""
+    written = [draw(st.sampled_from(WAYS_TO_WRITE[name])) for name in draw(st.permutations(list(WAYS_TO_WRITE)))]
+    argv = ["python", "-m", "sglang.launch_server", *(word for words in written for word in words)]
+    session = {"NCCL_PROTO": "LL", **draw(sessions)}
+    told = {"tp_size": 2, "served_model_name": draw(st.sampled_from(["a", "b"]))}
+    launched = server(
+        ("launcher", {"argv": argv, "at_exec": session, "variables": session, "pid": draw(st.integers(1, 9))}),
+        ("rank 0", {"argv": ["sglang::scheduler_TP0"], "variables": {**session, **draw(sessions)}}),
+    )
+    return launched.model_copy(update={"arguments": told})
+
+
+@given(launches(), launches())
+def test_a_server_that_was_started_again_is_the_same_environment(old: Server, new: Server) -> None:
+    before, after = snapshot(server=old), snapshot(server=new)
+    told = compare(before, after, state=True)
+    assert before.id == after.id
+    assert told.equal
+    was, now = (side.processes["launcher"] for side in (old, new))
+    assert isinstance(was.at_exec, dict)
+    assert isinstance(now.at_exec, dict)
+    moved = {name for name, _ in was.at_exec.items() ^ now.at_exec.items()}
+    assert moved <= {item.title for item in told.state}
+    assert was.argv == now.argv or {"--port", "--host", "launch command"} & {item.title for item in told.state}
+
+
 @given(snapshots, snapshots)
 def test_the_changes_are_those_of_a_plain_join_of_all_leaves(old: Snapshot, new: Snapshot) -> None:
     comparison = compare(old, new)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fingerprint.factors import LaunchPlan
 from fingerprint.factors.flags import Flag
-from fingerprint.launch import CommandLine
+from snapshots.launch import CommandLine
 
 NAMES = st.from_regex(r"--[a-z]{1,8}(-[a-z]{1,8})?", fullmatch=True)
 VALUES = st.from_regex(r"[A-Za-z0-9/._:]{1,12}", fullmatch=True)

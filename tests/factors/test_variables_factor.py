@@ -8,8 +8,8 @@ import pytest
 
 from fingerprint.factors.base import Evidence, Factor, Fixed
 from fingerprint.factors.variables import find
-from fingerprint.launch import is_inert
 from snapshots import Process, Server, Snapshot
+from snapshots.launch import is_inert
 
 
 @pytest.mark.parametrize(

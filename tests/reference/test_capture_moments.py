@@ -49,6 +49,8 @@ def test_a_server_has_one_identity_from_its_first_moment_through_load_and_beyond
             port = live.port
         with serving_at(port, host) as again:
             moments["after a restart"] = seen(again, program)
+        with serving(host, SSH_CONNECTION="127.0.0.1 1 127.0.0.1 2", LANG="C") as moved:
+            moments["on another port, from another session"] = seen(moved, program)
     first = next(iter(moments.values()))
     for moment, snapshot in moments.items():
         assert list(compare(first, snapshot).changes) == [], moment

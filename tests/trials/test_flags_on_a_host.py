@@ -9,7 +9,7 @@ from test_trials import attempt, unproven
 from fingerprint.errors import HostProgramError
 from fingerprint.factors.flags import Flag
 from fingerprint.host import HostProgram
-from fingerprint.launch import CommandLine
+from snapshots.launch import CommandLine
 
 
 @pytest.mark.parametrize("isolation", ["overlay", "copies"])

@@ -50,6 +50,9 @@ class Engine:
 
         The first request runs behind the caller's back, so that a child that ends in it is noticed by `watch`.
         """
+        os.environ["SGLANG_RUN_ID"] = (
+            uuid.uuid4().hex
+        )  # as SGLang does: every child has it, and every start another one
         _confine(self.args)
         context = multiprocessing.get_context("spawn")
         parent = os.getpid()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerprint.spellings import CANONICAL, canonical, paired
+from snapshots.spellings import CANONICAL, canonical, paired
 
 
 @pytest.mark.parametrize(

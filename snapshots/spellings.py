@@ -75,7 +75,7 @@ def paired(old: Mapping[str, Words], new: Mapping[str, Words]) -> dict[str, tupl
     A setting is called as the new launch writes it, else as the old one does. None: that launch does not have it. A
     launch that writes one setting under two names has each for itself: which of them counts is the parser's affair.
     """
-    ours, theirs = _by_setting(old), _by_setting(new)
+    ours, theirs = by_setting(old), by_setting(new)
     pairs: dict[str, tuple[str | None, str | None]] = {}
     for setting in dict.fromkeys([*ours, *theirs]):
         before, after = ours.get(setting, []), theirs.get(setting, [])
@@ -88,7 +88,8 @@ def paired(old: Mapping[str, Words], new: Mapping[str, Words]) -> dict[str, tupl
     return pairs
 
 
-def _by_setting(flags: Mapping[str, Words]) -> dict[str, list[str]]:
+def by_setting(flags: Mapping[str, Words]) -> dict[str, list[str]]:
+    """The names under which each setting is written."""
     found: dict[str, list[str]] = {}
     for name in flags:
         found.setdefault(canonical(name), []).append(name)
