@@ -85,3 +85,12 @@ def test_the_commands_read_a_real_snapshot(word: str, case: Path) -> None:
     assert done.returncode in {0, 1}
     assert done.stderr == ""
     assert done.stdout
+
+
+def test_what_a_gap_costs_is_not_what_a_busy_host_cost_in_two_launches() -> None:
+    report = of_case(Case.open(DIRECT))
+    even, (before, after) = report.break_even, report.speeds
+    assert even is not None
+    assert before.tokens_per_second > even.tokens_per_second > after.tokens_per_second
+    assert even.accept_length == pytest.approx(2.18, abs=0.005)  # 0.534 ms more of 5.89
+    assert sum("moves by more than the gap" in line for line in report.more) == 1

@@ -262,7 +262,7 @@ def budget_of(scene: Scene) -> tuple[BudgetRow, ...]:
 
 
 def speeds_of(scene: Scene, old: Snapshot) -> tuple[tuple[Speed, ...], BreakEven | None]:
-    """The speed of each side today, and the accept length that would make up for the difference."""
+    """The speed of each side's launches today, and the accept length that would make up for the difference."""
     if scene.line.accept_length is not None:
         return (), None
     speeds: list[Speed] = []
@@ -278,30 +278,62 @@ def speeds_of(scene: Scene, old: Snapshot) -> tuple[tuple[Speed, ...], BreakEven
             )
     if len(speeds) < 2 or scene.outcome.kind == "healed" or not (scene.settled or scene.outcome.kind == "phantom"):
         return tuple(speeds), None
-    before, after = speeds
-    then = old.measured
-    note = "same cycle parts, same requests; tokens a second are accept length over cycle time"
-    wanted = before.tokens_per_second
     if scene.outcome.kind == "phantom":
-        if then is not None and then.tokens_per_second is not None:
-            wanted, note = then.tokens_per_second, "the speed that the old snapshot recorded"
-        elif scene.line.then_old_ms is not None and scene.metric == "verify_ms":
-            verify = _median(launch.parts.get("verify_ms") for launch in scene.arm("new"))
-            if verify is None or after.cycle_ms - verify + scene.line.then_old_ms <= 0:
-                return tuple(speeds), None
-            cycle_then = after.cycle_ms - verify + scene.line.then_old_ms
-            wanted = tokens_per_second(after.accept_length, cycle_then)
-            note = "the old verify time, with the other parts of the cycle as they are today"
-        else:
-            return tuple(speeds), None
-    verify_now = _median(launch.parts.get("verify_ms") for launch in scene.arm("new"))
-    return tuple(speeds), BreakEven(
+        return tuple(speeds), _as_fast_as_then(scene, speeds[1], old)
+    return tuple(speeds), _made_up_for(scene, speeds[0])
+
+
+def _made_up_for(scene: Scene, before: Speed) -> BreakEven | None:
+    """What the gap costs, and the accept length that would make up for it.
+
+    Not the two sides' speeds: each is of a launch or two, and the host's share of a cycle may move by more between two
+    launches than the gap is.
+    """
+    gap_ms = scene.outcome.gap_ms
+    if gap_ms is None or gap_ms[1] <= 0:
+        return None
+    return _break_even(
+        scene,
+        wanted=before.tokens_per_second,
+        cycle_ms=before.cycle_ms + gap_ms[1],
+        accept_length=before.accept_length,
+        note="the old side's cycle today, longer by the gap; tokens a second are accept length over cycle time",
+    )
+
+
+def _as_fast_as_then(scene: Scene, now: Speed, old: Snapshot) -> BreakEven | None:
+    """The accept length at which today's host would have the speed that did not come back."""
+    then = old.measured
+    if then is not None and then.tokens_per_second is not None:
+        wanted, note = then.tokens_per_second, "the speed that the old snapshot recorded"
+    elif scene.line.then_old_ms is not None and scene.metric == "verify_ms":
+        verify = _verify_now(scene)
+        if verify is None or now.cycle_ms - verify + scene.line.then_old_ms <= 0:
+            return None
+        cycle_then = now.cycle_ms - verify + scene.line.then_old_ms
+        wanted = tokens_per_second(now.accept_length, cycle_then)
+        note = "the old verify time, with the other parts of the cycle as they are today"
+    else:
+        return None
+    return _break_even(scene, wanted=wanted, cycle_ms=now.cycle_ms, accept_length=now.accept_length, note=note)
+
+
+def _break_even(scene: Scene, *, wanted: float, cycle_ms: float, accept_length: float, note: str) -> BreakEven:
+    verify = _verify_now(scene)
+    return BreakEven(
         wanted_tokens_per_second=wanted,
-        accept_length=accept_length_for(wanted, after.cycle_ms),
+        cycle_ms=cycle_ms,
+        tokens_per_second=tokens_per_second(accept_length, cycle_ms),
+        at_accept_length=accept_length,
+        accept_length=accept_length_for(wanted, cycle_ms),
         most=next((launch.most_accepted for launch in scene.arm("new") if launch.most_accepted), None),
-        floor=after.cycle_ms / verify_now if verify_now else None,
+        floor=cycle_ms / verify if verify else None,
         note=note,
     )
+
+
+def _verify_now(scene: Scene) -> float | None:
+    return _median(launch.parts.get("verify_ms") for launch in scene.arm("new"))
 
 
 # -- for the doubter ---------------------------------------------------------------------------------------------

@@ -466,20 +466,21 @@ def break_even(rays: Sequence[Ray], wanted: Sequence[tuple[float, float]], summa
 
 
 def _break_even(report: Report) -> Picture | None:
-    """The line of each side, where they stand, and where the new one would be as fast as the old one."""
+    """The line of the old side and of what is there instead, where they stand, and where they would be equally fast."""
     even, speeds = report.break_even, report.speeds
     if even is None or len(speeds) < 2:
         return None
-    old, new = speeds[0], speeds[1]
+    old = speeds[0]
+    new = "everything new, today" if report.kind == "phantom" else "the same with the gap"
     wanted = even.wanted_tokens_per_second
     summary = (
-        f"The new side has {number(new.tokens_per_second)} tok/s at accept length {new.accept_length:.2f} and would "
-        f"need {even.accept_length:.2f} for {number(wanted)} tok/s; the old side has "
-        f"{number(old.tokens_per_second)} tok/s at {old.accept_length:.2f}."
+        f"{number(even.tokens_per_second)} tok/s at accept length {even.at_accept_length:.2f}, and it would take "
+        f"{even.accept_length:.2f} for {number(wanted)} tok/s; "
+        f"the old side has {number(old.tokens_per_second)} tok/s at {old.accept_length:.2f}."
     )
     rays = [
-        Ray(arm, arm, one.side, one.cycle_ms, one.accept_length, one.tokens_per_second)
-        for arm, one in (("old", old), ("new", new))
+        Ray("old", "old", old.side, old.cycle_ms, old.accept_length, old.tokens_per_second),
+        Ray("new", "new", new, even.cycle_ms, even.at_accept_length, even.tokens_per_second),
     ]
     return break_even(rays, [(wanted, even.accept_length)], summary)
 

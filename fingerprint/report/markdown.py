@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from fingerprint.report.words import count, listing, ms
+from fingerprint.report.words import count, listing, ms, number
 
 if TYPE_CHECKING:
     from fingerprint.report.charts import Picture
@@ -199,7 +199,7 @@ def _speed(report: Report) -> str:
         floor = f"; below {even.floor:.2f} plain decoding is certainly not slower" if even.floor else ""
         body.append(
             f"Break-even: an accept length of {even.accept_length:.2f} gives {even.wanted_tokens_per_second:.1f} tok/s "
-            f"on the new side{floor} ({escape(even.note)})."
+            f"with a cycle of {number(even.cycle_ms)} ms{floor} ({escape(even.note)})."
         )
     return details("Where a cycle's time goes", body) if body else ""
 

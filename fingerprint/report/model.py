@@ -136,13 +136,18 @@ class BreakEven(_Part):
 
     Attributes:
         wanted_tokens_per_second: the speed of the old side.
-        accept_length: the accept length at which the new side would have it.
+        cycle_ms: the cycle that is there instead of the old one.
+        tokens_per_second: the speed that this cycle has at `at_accept_length`, today's accept length.
+        accept_length: the accept length at which it would have the wanted speed.
         most: tokens that a cycle of the new side can gain at most; None: not known.
         floor: below this one, plain decoding is certainly not slower: a plain step costs at most one verify pass.
         note: what the figure rests on.
     """
 
     wanted_tokens_per_second: float
+    cycle_ms: float
+    tokens_per_second: float
+    at_accept_length: float
     accept_length: float
     most: int | None = None
     floor: float | None

@@ -183,12 +183,29 @@ def more(scene: Scene, speeds: Sequence[Speed], even: BreakEven | None) -> tuple
         )
     lines += _plainly(scene, speeds)
     if even is not None:
-        where = "here" if outcome.kind == "phantom" else "with everything new"
-        lines.append(
-            f"It would take an accept length of {even.accept_length:.2f} to have "
-            f"{number(even.wanted_tokens_per_second)} tok/s {where}{out_of_reach(even.accept_length, even.most)}."
-        )
+        reach = out_of_reach(even.accept_length, even.most)
+        wanted = number(even.wanted_tokens_per_second)
+        if outcome.kind == "phantom":
+            lines.append(
+                f"It would take an accept length of {even.accept_length:.2f} to have {wanted} tok/s here{reach}."
+            )
+        else:
+            lines.append(
+                f"The gap turns {wanted} tok/s into {number(even.tokens_per_second)} at an accept length of "
+                f"{even.at_accept_length:.2f}; one of {even.accept_length:.2f} would make up for it{reach}."
+            )
+            lines += _unlike_hosts(scene)
     return tuple(lines)
+
+
+def _unlike_hosts(scene: Scene) -> list[str]:
+    """Said where the launches' own speeds are no measure of the gap."""
+    host = [launch.parts["host_ms"] for launch in scene.measured if "host_ms" in launch.parts]
+    gap_ms = scene.outcome.gap_ms
+    if scene.metric != "verify_ms" or not host or gap_ms is None or max(host) - min(host) <= gap_ms[1]:
+        return []
+    share = f"the host's share of their cycles was {_from_to(host)} ms and moves by more than the gap"
+    return [f"What single launches had in tok/s does not show it: {share}."]
 
 
 def _plainly(scene: Scene, speeds: Sequence[Speed]) -> list[str]:

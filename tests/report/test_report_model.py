@@ -262,11 +262,12 @@ def test_a_host_that_was_not_put_back_is_on_the_first_screen(cases: dict[str, Ca
 
 def test_the_speed_of_each_side_is_accept_length_over_cycle(reports: dict[str, Report]) -> None:
     report = reports["attributed"]
-    old, new = report.speeds
+    old, _ = report.speeds
     assert old.tokens_per_second == pytest.approx(1000 * old.accept_length / old.cycle_ms)
     assert report.break_even is not None
-    at_break_even = 1000 * report.break_even.accept_length / new.cycle_ms
-    assert at_break_even == pytest.approx(old.tokens_per_second)
+    even = report.break_even
+    assert 1000 * even.accept_length / even.cycle_ms == pytest.approx(old.tokens_per_second)
+    assert 1000 * even.at_accept_length / even.cycle_ms == pytest.approx(even.tokens_per_second)
 
 
 def test_a_break_even_that_no_cycle_can_reach_is_said_to_be_out_of_reach(cases: dict[str, Case]) -> None:
@@ -280,8 +281,20 @@ def test_a_break_even_that_no_cycle_can_reach_is_said_to_be_out_of_reach(cases: 
         report = build(case.outcome(), case.journal.case(), trials, None, old, new, compare(old, new))
         assert report.break_even is not None
         assert 2 < report.break_even.accept_length < 9
-        [line] = [line for line in report.more if "It would take an accept length" in line]
+        [line] = [line for line in report.more if "would make up for it" in line]
         assert ("a cycle with 1 draft step gains 2 tokens at most" in line) != reached
+
+
+def test_a_host_that_moves_by_more_than_the_gap_is_said_to_hide_it(cases: dict[str, Case]) -> None:
+    case = cases["attributed"]
+    old, new = case.old, case.new
+    for busy_ms, hidden in ((2.0, False), (20.0, True)):
+        trials = [
+            trial.model_copy(update={"figures": {**trial.figures, "host_ms": busy_ms if number == 1 else 1.0}})
+            for number, trial in enumerate(case.journal.trials())
+        ]
+        report = build(case.outcome(), case.journal.case(), trials, None, old, new, compare(old, new))
+        assert any("moves by more than the gap" in line for line in report.more) == hidden
 
 
 def test_plain_decoding_is_a_range_of_launches_and_what_they_cannot_tell_is_said(cases: dict[str, Case]) -> None:

@@ -116,6 +116,7 @@ def test_the_slower_verify_is_named_among_everything_that_changed(host: Host, op
     assert verdict["metric"] == "verify_ms"
     assert verdict["source"] == "engine timer"
     assert verdict["host_differences"] == []
+    assert verdict["host_before"] == verdict["host_after"]
 
 
 def _live_reading_is_right(snapshot: Snapshot, host: Host) -> None:
@@ -141,7 +142,9 @@ def test_a_speed_that_never_was_is_a_phantom_and_says_what_nobody_could_see(
     release = autumn(slow=False)
     host.become(release)
     with host.serving(release) as port:
-        capture(operator, port, new)
+        before = capture(operator, port, host.folder / "before.json")
+    with host.serving(release) as port:
+        assert capture(operator, port, new).id == before.id  # started again, on another port
         figures = json.loads(
             operator.run("measure", f":{port}", "--target", operator.target, *MEASURED, "--format", "json")
         )
