@@ -98,12 +98,19 @@ def _standing(scene: Scene, factor: str) -> tuple[Standing, str, tuple[int, ...]
     if slow:
         words.append(f"slow although it was old ({_numbers_words(slow)})")
     left = outcome.eliminated.get(factor)
-    if left is not None and left < LEFT * scene.simple and scene.simple >= SIMPLE:
+    if left is not None and left < LEFT * scene.simple:
         words = words or ["no single launch, all of them together"]
+        if scene.simple < SIMPLE:
+            return "open", f"{'; '.join(words)}; {_not_simple(scene)}", tuple(sorted({*fast, *slow}))
         return "ruled out", f"{'; '.join(words)}; {probability(left)} left", tuple(sorted({*fast[:1], *slow[:1]}))
     held = left or sum(one.probability for one in outcome.posterior if factor in one.factors)
     words.append(f"still {probability(held)} probable")
     return "open", "; ".join(words), tuple(sorted({*fast, *slow}))
+
+
+def _not_simple(scene: Scene) -> str:
+    """Why a difference stays open that no simple explanation needs."""
+    return f"open because {probability(1 - scene.simple)} is left for explanations that need none of them"
 
 
 def _numbers_words(numbers: Sequence[int]) -> str:
@@ -180,10 +187,14 @@ def steps_of(scene: Scene, suspects: Sequence[Suspect]) -> tuple[Step, ...]:
         names = [one for one in suspects if one.standing == standing]
         if names:
             numbers = tuple(sorted({number_of for one in names for number_of in one.launches}))
+            cleared = standing == "open" and all(
+                one.left is not None and one.left < LEFT * scene.simple for one in names
+            )
+            why = f"; {_not_simple(scene)}" if cleared else ""
             steps.append(
                 Step(
                     question=question,
-                    finding=f"{len(names)}: {listing((one.title for one in names), 8)}.",
+                    finding=f"{len(names)}: {listing((one.title for one in names), 8)}{why}.",
                     launches=numbers if settled else (),
                     settled=settled,
                 )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
-from fingerprint.report.words import clean, ms, number, percent, percent_interval, probability
+from fingerprint.report.words import clean, count, ms, number, percent, percent_interval, probability
 from fingerprint.speed import tokens_per_second
 
 if TYPE_CHECKING:
@@ -515,7 +515,7 @@ def _topology(report: Report) -> Picture | None:
             y += height + 8
         y += 18
     other = [board.title for board in report.boards if board.before]
-    summary = f"{len(report.boards)} devices on {len(nodes)} NUMA nodes; "
+    summary = f"{count(len(report.boards), 'device')} on {count(len(nodes), 'NUMA node')}; "
     summary += f"connected otherwise than before: {', '.join(other)}." if other else "connected as before."
     return Picture("topology", "PCI links, NVLinks and NUMA nodes", summary, y, canvas.body())
 

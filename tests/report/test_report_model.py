@@ -352,7 +352,9 @@ def test_little_probability_rules_nothing_out_while_the_gap_itself_is_open(cases
         )
         old, new = case.old, case.new
         report = build(changed, case.journal.case(), case.journal.trials(), None, old, new, compare(old, new))
-        assert next(one.standing for one in report.suspects if one.id == factor) == standing
+        [said] = [one for one in report.suspects if one.id == factor]
+        assert said.standing == standing
+        assert ("is left for explanations that need none of them" in said.why) == (standing == "open")
 
 
 def test_an_unsettled_gap_has_no_break_even_and_says_what_to_make_steadier(cases: dict[str, Case]) -> None:
