@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import TypeAlias, TypeVar
 
@@ -441,7 +442,7 @@ def _threads(role: str, old: Server, new: Server) -> tuple[str, ...]:
 
 def _settings(name: str, was: SettingsFile | None, now: SettingsFile | None, members: list[Change]) -> Difference:
     """A file of settings that the launch names, line by line."""
-    lines = list(_changed_lines(was, now))
+    lines = _changed_lines(was, now)
     texts = [isinstance(side.text, str) for side in (was, now) if side is not None]
     note = "" if lines or not all(texts) or was is None or now is None else "only secrets in it differ"
     return Difference(
@@ -451,13 +452,9 @@ def _settings(name: str, was: SettingsFile | None, now: SettingsFile | None, mem
         new=_kept_text(now),
         title=f"file of {name}",
         note=note,
-        details=tuple(lines[:MOST_LINES] + [f"and {len(lines) - MOST_LINES} more lines"] * (len(lines) > MOST_LINES)),
+        details=tuple(lines),
         changes=tuple(members),
     )
-
-
-MOST_LINES = 60
-"""Lines of a file of settings that are told."""
 
 
 def _declarer(side: Server) -> str | None:
@@ -890,11 +887,17 @@ def _startup_note(was: StartupFile | None, now: StartupFile | None) -> str:
     return "runs code in every Python process" if runs else "only adds directories to the path"
 
 
-def _changed_lines(was: _Text | None, now: _Text | None) -> Iterator[str]:
+MOST_LINES = 60
+"""Lines of one changed file that are told."""
+
+
+def _changed_lines(was: _Text | None, now: _Text | None) -> list[str]:
+    """The lines in which two texts differ; of many the first ones, and how many more there are."""
     before, after = (_lines(file) for file in (was, now))
-    for line in difflib.unified_diff(before, after, lineterm="", n=0):
-        if not line.startswith(("---", "+++", "@@")):
-            yield line
+    marked = islice(difflib.unified_diff(before, after, lineterm="", n=0), 2, None)  # without the two names of files
+    lines = [line for line in marked if not line.startswith("@@")]
+    hidden = len(lines) - MOST_LINES
+    return lines if hidden <= 0 else [*lines[:MOST_LINES], f"and {hidden} more lines"]
 
 
 def _lines(file: _Text | None) -> list[str]:
@@ -959,7 +962,7 @@ def _nccl(pair: Pair, changes: list[Change]) -> Iterator[Difference]:
         match difference.key:
             case (_, "named_files", name, "sha256"):
                 files = old.named_files.get(name), new.named_files.get(name)
-                yield replace(difference, title=f"file of {name}", details=tuple(_changed_lines(*files))[:MOST_LINES])
+                yield replace(difference, title=f"file of {name}", details=tuple(_changed_lines(*files)))
             case _:
                 yield difference
 
@@ -999,8 +1002,7 @@ def _model_lines(name: str, sides: list[object]) -> Iterator[str]:
     yield name
     was, now = (side.files.get(name) if isinstance(side, Model) else None for side in sides)
     if isinstance(was, ModelFile) and isinstance(now, ModelFile) and was.text and now.text:
-        lines = list(_changed_lines(was, now))
-        yield from (f"{name}: {line}" for line in lines[:MOST_LINES])
+        yield from (f"{name}: {line}" for line in _changed_lines(was, now))
 
 
 def _model_note(sides: list[object], files: list[str], others: list[Change]) -> str:

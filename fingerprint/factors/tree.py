@@ -13,6 +13,7 @@ from fingerprint.factors.base import Evidence, Factor, Fixed, Inside, extract_li
 from fingerprint.factors.commits import commits_inside
 from fingerprint.factors.hunks import hunks_of
 from fingerprint.factors.plan import LaunchPlan, TreePlan
+from fingerprint.hunks import hunks
 from snapshots import LocalFile, Snapshot, Tree
 
 
@@ -169,8 +170,6 @@ def _words(file: LocalFile | None) -> str:
     if file is None:
         return "as committed"
     if file.change == "modified" and isinstance(file.patch, str):
-        lines = file.patch.splitlines()
-        added = sum(line.startswith("+") and not line.startswith("+++") for line in lines)
-        gone = sum(line.startswith("-") and not line.startswith("---") for line in lines)
-        return f"modified +{added} -{gone}"
+        changed = hunks(file.patch)
+        return f"modified +{sum(len(one.added) for one in changed)} -{sum(len(one.removed) for one in changed)}"
     return file.change

@@ -424,6 +424,22 @@ def test_a_topology_file_of_nccl_is_told_by_its_lines() -> None:
     )
 
 
+def test_of_a_long_file_the_first_lines_are_told_and_how_many_more_there_are() -> None:
+    def host(sha256: str, word: str) -> Snapshot:
+        text = "".join(f"--{word}-{number}\n" for number in range(50))
+        files = {"config.json": ModelFile(size_bytes=1, sha256=sha256 * 64, text=text)}
+        return snapshot(
+            nccl=Nccl(status="ok", named_files={"NCCL_CONF_FILE": NamedFile(path="/t", sha256=sha256, text=text)}),
+            models=Models(status="ok", models={"draft": Model(name="/m/draft", files=files)}),
+        )
+
+    for found in compare(host("a", "tp"), host("b", "dp")).differences:
+        shown = [line.removeprefix("config.json: ") for line in found.details if line != "config.json"]
+        assert shown[0] == "---tp-0"
+        assert shown[-2:] == ["+--dp-9", "and 40 more lines"]
+        assert len(shown) == 61
+
+
 def test_another_packet_size_matters_between_nodes_and_hardly_on_one() -> None:
     def host(mtu: int, *argv: str) -> Snapshot:
         cards = {"ens1": NetworkInterface(mtu=mtu, speed_mbps=100_000, state="up")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,11 @@ from git_trees import git, new_tree, patch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from fingerprint.factors import Inside, LaunchPlan
+from fingerprint.factors import Evidence, Inside, LaunchPlan, find
 from fingerprint.factors.hunks import Hunks, hunks_of, places_of
 from fingerprint.factors.plan import TreePlan
 from fingerprint.hunks import hunks, patch_of
-from snapshots import LocalFile, Unread
+from snapshots import LocalFile, Snapshot, Tree, Trees, Unread
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 """An example asks git a dozen things: a failing one is shown as it was found."""
@@ -134,3 +135,16 @@ def test_form_feeds_are_letters_of_their_line(tree: Path) -> None:
     assert isinstance(inside, Hunks)
     assert applied(tree, inside, frozenset(part.id for part in inside.parts))[0] == text
     assert places_of(hunks(patch_of("code.py", hunks(patch(tree, "code.py", text)))), []) != []
+
+
+def test_a_line_that_begins_with_dashes_or_pluses_counts_like_any_other() -> None:
+    patch_text = "diff --git a/a.sql b/a.sql\n--- a/a.sql\n+++ b/a.sql\n@@ -1,2 +1 @@\n--- old note\n-x\n+++ 1\n"
+
+    def host(files: dict[str, LocalFile]) -> Snapshot:
+        trees = Trees(status="ok", trees={"/srv": Tree(commit="1" * 40, files=files)})
+        return Snapshot(tool="test", taken_at=datetime(2026, 11, 2, tzinfo=timezone.utc), target="here", trees=trees)
+
+    found = find(host({}), host({"a.sql": LocalFile(change="modified", patch=patch_text)}), Evidence())
+    assert [(one.old_words, one.new_words) for one in [*found.factors, *found.fixed]] == [
+        ("as committed", "modified +1 -2")
+    ]
