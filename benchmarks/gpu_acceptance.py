@@ -27,7 +27,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import signal
 import statistics
 import subprocess
@@ -36,11 +35,10 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import snapshots
-from fingerprint.reference.wheel import Wheel, install
+from fingerprint.reference.sglang_tree import NOTE, Edit, Release, ServedTree, operations_packages
 from probes.ports import free_port
 
 READY_S = 600.0
@@ -52,15 +50,6 @@ SERVED = {"llama", "llama_eagle3"}
 """The models' modules. SGLang imports all 200 at every start unless told which it shall not."""
 
 
-@dataclass(frozen=True)
-class Patch:
-    """A text of one file replaced by another."""
-
-    path: str
-    find: str
-    replace: str
-
-
 _ATTENTION = "        # Self Attention\n"
 _NEEDLESS = "hidden_states = hidden_states * 1.0\n"
 _CONVERT = "hidden_states = (hidden_states.float() + 0.0).to(hidden_states.dtype)\n"
@@ -69,15 +58,14 @@ _NORM = """        if x.numel() == 0:
                 if post_residual_addition is not None:
 """
 MODEL = "python/sglang/srt/models/llama.py"
-SLOWER_LAYER = Patch(MODEL, _ATTENTION, f"{_ATTENTION}        {_NEEDLESS}")
-SLOW_LAYER = Patch(MODEL, _ATTENTION, f"{_ATTENTION}        {_CONVERT}")
-SLOW_LAYER_WHERE_ASKED = Patch(
+SLOWER_LAYER = Edit(MODEL, _ATTENTION, f"{_ATTENTION}        {_NEEDLESS}")
+SLOW_LAYER = Edit(MODEL, _ATTENTION, f"{_ATTENTION}        {_CONVERT}")
+SLOW_LAYER_WHERE_ASKED = Edit(
     MODEL,
     _ATTENTION,
     f"""{_ATTENTION}        if __import__("os").environ.get("{VARIABLE}") == "1":\n            {_CONVERT}""",
 )
-SLOW_NORM = Patch("python/sglang/srt/layers/layernorm.py", _NORM, f"        x = (x.float() + 0.0).to(x.dtype)\n{_NORM}")
-NOTE = "\n\n# Operations: reviewed for the {} release.\n"
+SLOW_NORM = Edit("python/sglang/srt/layers/layernorm.py", _NORM, f"        x = (x.float() + 0.0).to(x.dtype)\n{_NORM}")
 GATED = """
 
 import os as _os
@@ -100,7 +88,7 @@ TOUCHED = {
 """Files with a harmless local difference in the new state; with the patched model they are the story's eight."""
 TURNS = "ACCEPTANCE_TURNS"
 TURNS_FILE = "python/sglang/turns.py"
-WAIT_FOR_TURN = Patch(
+WAIT_FOR_TURN = Edit(
     "python/sglang/srt/managers/scheduler.py",
     "    # Load plugins so hooks can override Scheduler and its dependencies.\n",
     """    from sglang import turns
@@ -110,30 +98,9 @@ WAIT_FOR_TURN = Patch(
 )
 
 
-@dataclass
-class Launch:
-    """What the operations team starts."""
-
-    variables: dict[str, str | None]
-    flags: dict[str, str | None]
-    patches: dict[str, str] = field(default_factory=dict)
-    """File -> text appended."""
-    slow: tuple[Patch, ...] = ()
-    startup: str = ""
-    packages: tuple[Wheel, ...] = ()
-
-
-def wheels(minor: int, build: str) -> tuple[Wheel, ...]:
-    """Two small packages of the operations team."""
-    return (
-        Wheel("ops-metrics", f"1.{minor}.0", {"ops_metrics/__init__.py": f"RELEASE = {minor}\n"}),
-        Wheel("ops-tools", "2.0.0", {"ops_tools/__init__.py": f"BUILD = {build!r}\n"}),
-    )
-
-
-def states(scenario: str) -> tuple[Launch, Launch, dict[str, object]]:
+def states(scenario: str) -> tuple[Release, Release, dict[str, object]]:
     """The old launch, the new one, and the truth."""
-    old = Launch(
+    old = Release(
         variables={
             "NCCL_DEBUG": "WARN",
             "NCCL_BUFFSIZE": "4194304",
@@ -141,11 +108,11 @@ def states(scenario: str) -> tuple[Launch, Launch, dict[str, object]]:
             "TOKENIZERS_PARALLELISM": None,
         },
         flags={"--decode-log-interval": "40", "--watchdog-timeout": "300", "--schedule-conservativeness": None},
-        patches={"python/sglang/srt/managers/scheduler.py": NOTE.format("spring")},
+        appended={"python/sglang/srt/managers/scheduler.py": NOTE.format("spring")},
         startup="OPERATIONS = 'spring'\n",
-        packages=wheels(4, "a"),
+        packages=operations_packages(4, "a"),
     )
-    new = Launch(
+    new = Release(
         variables={
             "NCCL_DEBUG": "VERSION",
             "NCCL_BUFFSIZE": None,
@@ -155,20 +122,20 @@ def states(scenario: str) -> tuple[Launch, Launch, dict[str, object]]:
             "NCCL_SOCKET_NTHREADS": "2",
         },
         flags={"--decode-log-interval": "200", "--watchdog-timeout": "600", "--schedule-conservativeness": "0.9"},
-        patches={path: text.format("autumn") for path, text in TOUCHED.items()},
+        appended={path: text.format("autumn") for path, text in TOUCHED.items()},
         startup="import sys\n\nsys.setswitchinterval(0.005)\n",
-        packages=wheels(5, "b"),
+        packages=operations_packages(5, "b"),
     )
     layer, norm = f"tree:{SLOW_LAYER.path}", f"tree:{SLOW_NORM.path}"
     kind, culprits = "attributed", [layer]
     match scenario:
         case "patch":
-            new.slow = (SLOWER_LAYER,)
+            new.edits = (SLOWER_LAYER,)
         case "two":
-            new.slow = (SLOW_LAYER, SLOW_NORM)
+            new.edits = (SLOW_LAYER, SLOW_NORM)
             kind, culprits = "several", [norm, layer]
         case "interaction":
-            new.slow = (SLOW_LAYER_WHERE_ASKED,)
+            new.edits = (SLOW_LAYER_WHERE_ASKED,)
             new.variables[VARIABLE] = "1"
             kind, culprits = "interaction", [layer, f"variable:{VARIABLE}"]
         case "eager":
@@ -193,49 +160,22 @@ class Host:
         self.models = models
         self.tp = tp
         self.turns = turns
-        self.tree = out / "serving"
-        self.extra = out / "extra"
-        self.startup = out / "startup"
+        self.served = ServedTree(out)
 
     def build(self) -> None:
         """The git tree, with the installed SGLang as its only commit."""
         spec = importlib.util.find_spec("sglang")
         if spec is None or not spec.submodule_search_locations:
             raise SystemExit("sglang is not importable here; install it.")
-        target = self.tree / "python" / "sglang"
-        shutil.copytree(spec.submodule_search_locations[0], target, copy_function=shutil.copy2)
-        (self.tree / ".gitignore").write_text("__pycache__/\n")
-        if self.turns is not None:
-            shutil.copy(Path(__file__).with_name("turns.py"), self.tree / TURNS_FILE)
-            self._apply(WAIT_FOR_TURN)
-        who = ["-c", "user.name=operations", "-c", "user.email=operations@localhost"]
-        for words in (["init", "--quiet"], ["add", "--all"], [*who, "commit", "--quiet", "-m", "SGLang as installed"]):
-            subprocess.run(["git", "-C", str(self.tree), *words], check=True)
-
-    def become(self, launch: Launch) -> None:
-        """Change the host in place."""
-        subprocess.run(["git", "-C", str(self.tree), "checkout", "--quiet", "--", "."], check=True)
-        for path, text in launch.patches.items():
-            file = self.tree / path
-            file.write_text(file.read_text() + text)
-        for patch in launch.slow:
-            self._apply(patch)
-        self.startup.mkdir(exist_ok=True)
-        (self.startup / "sitecustomize.py").write_text(launch.startup)
-        shutil.rmtree(self.extra, ignore_errors=True)
-        self.extra.mkdir()
-        for wheel in launch.packages:
-            install(wheel.build(self.out / "wheels"), self.extra)
-
-    def _apply(self, patch: Patch) -> None:
-        file = self.tree / patch.path
-        source = file.read_text()
-        if patch.find not in source:
-            raise SystemExit(f"{patch.path} of this SGLang has no {patch.find!r}; the patch needs another place.")
-        file.write_text(source.replace(patch.find, patch.replace, 1))
+        package = Path(spec.submodule_search_locations[0])
+        if self.turns is None:
+            self.served.build(package)
+        else:
+            turns = Path(__file__).with_name("turns.py")
+            self.served.build(package, files={TURNS_FILE: turns}, edits=(WAIT_FOR_TURN,))
 
     @contextlib.contextmanager
-    def serving(self, launch: Launch, port: int) -> Iterator[None]:
+    def serving(self, launch: Release, port: int) -> Iterator[None]:
         """The live server; `start` and `stop` below OUT are what the operations team calls for it."""
         argv = [
             sys.executable, "-m", "sglang.launch_server", "--model-path", str(self.models / "target"),
@@ -249,23 +189,19 @@ class Host:
         ]  # fmt: skip
         if self.tp > 1:
             argv.append("--disable-custom-all-reduce")  # so that every all-reduce is NCCL's
-        for flag, value in launch.flags.items():
-            if value is not None:
-                argv += [flag, value] if value else [flag]
+        argv += launch.words()
         variables = dict(os.environ)
         variables |= {"SPT_NOENV": "1", "SGLANG_ENABLE_METRICS_DEVICE_TIMER": "1"}
         if self.turns is not None:
             variables[TURNS] = str(self.turns)
-        modules = {path.stem for path in (self.tree / "python" / "sglang" / "srt" / "models").glob("*.py")}
+        modules = {path.stem for path in (self.served.tree / "python" / "sglang" / "srt" / "models").glob("*.py")}
         variables["SGLANG_DISABLED_MODEL_ARCHS"] = ",".join(sorted(modules - SERVED))
         for name, text in launch.variables.items():
             variables.pop(name, None)
             if text is not None:
                 variables[name] = text
-        ours = [self.tree / "python", self.startup, self.extra]
-        variables["PYTHONPATH"] = os.pathsep.join([*map(str, ours), os.environ.get("PYTHONPATH", "")]).rstrip(
-            os.pathsep
-        )
+        others = os.environ.get("PYTHONPATH", "")
+        variables["PYTHONPATH"] = os.pathsep.join([self.served.search_path, others]).rstrip(os.pathsep)
         words = [f"unset {name}" for name in os.environ if name not in variables]
         words += [f"export {name}={shlex.quote(text)}" for name, text in variables.items() if VARIABLE_NAME.match(name)]
         log = shlex.quote(str(self.out / f"server-{port}.log"))
@@ -273,7 +209,7 @@ class Host:
         words += [f"echo $$ >{shlex.quote(str(running))}", f"exec {shlex.join(argv)} >>{log} 2>&1 </dev/null"]
         (self.out / "start").write_text("\n".join(words) + "\n")
         (self.out / "stop").write_text(f"kill -KILL -- -$(cat {shlex.quote(str(running))})\n")
-        server = subprocess.Popen(["bash", self.out / "start"], cwd=self.tree, start_new_session=True)
+        server = subprocess.Popen(["bash", self.out / "start"], cwd=self.served.tree, start_new_session=True)
         try:
             _await_ready(server, port)
             yield
@@ -303,7 +239,7 @@ def _fingerprint(*words: object, allowed: tuple[int, ...] = (0,)) -> None:
         raise SystemExit(f"fingerprint {words[0]} ended with {done.returncode}")
 
 
-def _noise(host: Host, launch: Launch, out: Path) -> None:
+def _noise(host: Host, launch: Release, out: Path) -> None:
     """Launch one setting again and again, and print how far the figures lie apart."""
     figures: list[float] = []
     for number in range(1, NOISE_LAUNCHES + 1):
@@ -338,7 +274,7 @@ def main() -> None:
     turns = None if asked.turns is None else asked.turns.resolve()
     host = Host(out, asked.models.resolve(), tp=2 if asked.scenario in {"nccl", "p2p"} else 1, turns=turns)
     host.build()
-    host.become(old)
+    host.served.become(old)
     if asked.scenario == "noise":
         _noise(host, old, out)
         return
@@ -347,7 +283,7 @@ def main() -> None:
     capture = ("capture", "--port", port, "--no-verify", "--measure", "--quiet")
     with host.serving(old, port):
         _fingerprint(*capture, "--keep", "ops-*", "-o", out / "old.json")
-    host.become(new)
+    host.served.become(new)
     with host.serving(new, port):
         _fingerprint(*capture, "-o", out / "new.json")
         _fingerprint("diff", out / "old.json", out / "new.json", allowed=(0, 1))

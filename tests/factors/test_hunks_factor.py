@@ -145,6 +145,5 @@ def test_a_line_that_begins_with_dashes_or_pluses_counts_like_any_other() -> Non
         return Snapshot(tool="test", taken_at=datetime(2026, 11, 2, tzinfo=timezone.utc), target="here", trees=trees)
 
     found = find(host({}), host({"a.sql": LocalFile(change="modified", patch=patch_text)}), Evidence())
-    assert [(one.old_words, one.new_words) for one in [*found.factors, *found.fixed]] == [
-        ("as committed", "modified +1 -2")
-    ]
+    [file] = found.factors or found.fixed
+    assert (file.old_words, file.new_words) == ("as committed", "modified +1 -2")

@@ -132,7 +132,7 @@ def _live_reading_is_right(snapshot: Snapshot, host: Host) -> None:
     }
     assert rank.variables["CUDA_DEVICE_MAX_CONNECTIONS"] == "8"
     assert snapshot.server.engine == "sglang"
-    assert set(snapshot.trees.trees[str(host.tree)].files) == FILES
+    assert set(snapshot.trees.trees[str(host.served.tree)].files) == FILES
 
 
 def test_a_speed_that_never_was_is_a_phantom_and_says_what_nobody_could_see(
