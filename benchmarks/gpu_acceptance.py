@@ -32,13 +32,11 @@ import statistics
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import snapshots
-from fingerprint.reference.sglang_tree import NOTE, Edit, Release, ServedTree, operations_packages
+from fingerprint.reference.sglang_tree import NOTE, Edit, Release, ServedTree, await_ready, operations_packages
 from probes.ports import free_port
 
 READY_S = 600.0
@@ -204,32 +202,23 @@ class Host:
         variables["PYTHONPATH"] = os.pathsep.join([self.served.search_path, others]).rstrip(os.pathsep)
         words = [f"unset {name}" for name in os.environ if name not in variables]
         words += [f"export {name}={shlex.quote(text)}" for name, text in variables.items() if VARIABLE_NAME.match(name)]
-        log = shlex.quote(str(self.out / f"server-{port}.log"))
+        log = self.out / f"server-{port}.log"
         running = self.out / "server.pid"
-        words += [f"echo $$ >{shlex.quote(str(running))}", f"exec {shlex.join(argv)} >>{log} 2>&1 </dev/null"]
+        words += [
+            f"echo $$ >{shlex.quote(str(running))}",
+            f"exec {shlex.join(argv)} >>{shlex.quote(str(log))} 2>&1 </dev/null",
+        ]
         (self.out / "start").write_text("\n".join(words) + "\n")
         (self.out / "stop").write_text(f"kill -KILL -- -$(cat {shlex.quote(str(running))})\n")
         server = subprocess.Popen(["bash", self.out / "start"], cwd=self.served.tree, start_new_session=True)
         try:
-            _await_ready(server, port)
+            await_ready(server, port, "/health_generate", READY_S, log)
             yield
         finally:
             for leader in {server.pid, int(running.read_text())}:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(leader, signal.SIGKILL)
             server.wait()
-
-
-def _await_ready(server: subprocess.Popen[bytes], port: int) -> None:
-    ended = time.monotonic() + READY_S
-    while time.monotonic() < ended:
-        if server.poll() is not None:
-            raise SystemExit(f"the live server ended with {server.returncode}; its log is below OUT.")
-        url = f"http://127.0.0.1:{port}/health_generate"
-        with contextlib.suppress(OSError, urllib.error.URLError), urllib.request.urlopen(url, timeout=30):
-            return
-        time.sleep(0.5)
-    raise SystemExit(f"the live server was not ready within {READY_S:g} s.")
 
 
 def _fingerprint(*words: object, allowed: tuple[int, ...] = (0,)) -> None:

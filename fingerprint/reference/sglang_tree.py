@@ -11,9 +11,13 @@ The installed package itself is never written.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -141,3 +145,22 @@ class ServedTree:
                 f"{edit.path} of this SGLang has {edit.find!r} {times} times, not once; give the edit another place."
             )
         file.write_text(source.replace(edit.find, edit.replace))
+
+
+def await_ready(server: subprocess.Popen[bytes], port: int, page: str, most_s: float, log: Path) -> None:
+    """Return when the server answers for that page.
+
+    Raises:
+        RuntimeError: it ended, or was not ready in so many seconds; the text has the end of its log.
+    """
+    url = f"http://127.0.0.1:{port}{page}"
+    until = time.monotonic() + most_s
+    why = f"was not ready within {most_s:g} s"
+    while time.monotonic() < until:
+        if server.poll() is not None:
+            why = f"ended with {server.returncode}"
+            break
+        with contextlib.suppress(OSError, urllib.error.URLError), urllib.request.urlopen(url, timeout=30):
+            return
+        time.sleep(0.2)
+    raise RuntimeError(f"the live server {why}: {log.read_text(errors='replace')[-2000:]}")

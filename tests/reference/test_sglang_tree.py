@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fingerprint.reference.sglang_tree import NOTE, Edit, Release, ServedTree, operations_packages
+from fingerprint.reference.sglang_tree import NOTE, Edit, Release, ServedTree, await_ready, operations_packages
+from probes.ports import free_port
 
 
 @pytest.fixture
@@ -49,3 +50,11 @@ def test_a_release_takes_the_place_of_the_last_one(served: ServedTree) -> None:
 def test_a_text_that_is_not_there_once_is_refused_by_name(served: ServedTree, text: str) -> None:
     with pytest.raises(ValueError, match=f"engine.py of this SGLang has '{text}' [02] times, not once"):
         served.become(Release({}, {}, edits=(Edit(ENGINE, text, ""),)))
+
+
+def test_a_server_that_ends_before_it_is_ready_is_told_with_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as out:
+        server = subprocess.Popen(["sh", "-c", "echo no memory; exit 3"], stdout=out)
+        with pytest.raises(RuntimeError, match=r"the live server ended with 3: no memory"):
+            await_ready(server, free_port(), "/ready", 20.0, log)

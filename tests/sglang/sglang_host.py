@@ -11,13 +11,10 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from fingerprint.reference.sglang_tree import NOTE, SOURCE, Edit, Release, ServedTree, operations_packages
+from fingerprint.reference.sglang_tree import NOTE, SOURCE, Edit, Release, ServedTree, await_ready, operations_packages
 from probes.ports import free_port
 
 HERE = Path(__file__).parent
@@ -132,21 +129,9 @@ class Host:
                 stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
         try:
-            _await_ready(server, port, log)
+            await_ready(server, port, "/ready", READY_S, log)
             yield port
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(server.pid, signal.SIGKILL)
             server.wait()
-
-
-def _await_ready(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    ended = time.monotonic() + READY_S
-    while time.monotonic() < ended:
-        if server.poll() is not None:
-            raise RuntimeError(f"the live server ended with {server.returncode}: {log.read_text()[-2000:]}")
-        url = f"http://127.0.0.1:{port}/ready"
-        with contextlib.suppress(OSError, urllib.error.URLError), urllib.request.urlopen(url, timeout=5):
-            return
-        time.sleep(0.2)
-    raise RuntimeError(f"the live server was not ready within {READY_S:g} s: {log.read_text()[-2000:]}")
