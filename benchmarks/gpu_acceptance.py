@@ -1,8 +1,9 @@
 """The everyday commands on real SGLang EAGLE3 on a GPU: a known culprit among decoys, found or not.
 
-    python -m benchmarks.gpu_acceptance --models MODELS --out OUT [--scenario NAME]
+    make gpu-acceptance ARGS="--python SGLANG/bin/python --out OUT [--scenario NAME]"
 
-The installed SGLang stays as it is: its package is copied into a git tree below OUT and served from there. The host is
+The installed SGLang stays as it is: its package is copied into a git tree below OUT and served from there by its own
+Python. Models are written there, too, unless some are named. The host is
 captured in its old state, changed in place, captured again and searched, all through `fingerprint` as a user types it.
 Everything is kept below OUT: snapshots, journal, verdict, report, `truth.json`, server logs.
 
@@ -22,7 +23,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.util
 import json
 import os
 import re
@@ -37,12 +37,17 @@ from pathlib import Path
 
 import snapshots
 from fingerprint.reference.sglang_tree import NOTE, Edit, Release, ServedTree, await_ready, operations_packages
+from probes.flags import known, spelled
 from probes.ports import free_port
+from snapshots.launch import CommandLine
+from snapshots.spellings import names_of
 
+REPOSITORY = Path(__file__).parents[1]
 READY_S = 600.0
 VARIABLE_NAME = re.compile(r"[A-Za-z_]\w*$")
 SCENARIOS = ("patch", "two", "interaction", "eager", "nccl", "p2p", "phantom", "noise")
 NOISE_LAUNCHES = 6
+WHERE = "import importlib.util as u; print(u.find_spec('sglang').submodule_search_locations[0])"
 VARIABLE = "OPERATIONS_CHECK_STATES"
 SERVED = {"llama", "llama_eagle3"}
 """The models' modules. SGLang imports all 200 at every start unless told which it shall not."""
@@ -153,8 +158,9 @@ def states(scenario: str) -> tuple[Release, Release, dict[str, object]]:
 class Host:
     """The serving environment below OUT."""
 
-    def __init__(self, out: Path, models: Path, tp: int, turns: Path | None) -> None:
+    def __init__(self, out: Path, python: str, models: Path, tp: int, turns: Path | None) -> None:
         self.out = out
+        self.python = python
         self.models = models
         self.tp = tp
         self.turns = turns
@@ -162,21 +168,34 @@ class Host:
 
     def build(self) -> None:
         """The git tree, with the installed SGLang as its only commit."""
-        spec = importlib.util.find_spec("sglang")
-        if spec is None or not spec.submodule_search_locations:
-            raise SystemExit("sglang is not importable here; install it.")
-        package = Path(spec.submodule_search_locations[0])
+        found = subprocess.run([self.python, "-c", WHERE], capture_output=True, text=True, check=False)
+        if found.returncode != 0:
+            raise SystemExit(f"{self.python} cannot import sglang; name an environment that has it with --python.")
+        package = Path(found.stdout.strip())
         if self.turns is None:
             self.served.build(package)
         else:
             turns = Path(__file__).with_name("turns.py")
             self.served.build(package, files={TURNS_FILE: turns}, edits=(WAIT_FOR_TURN,))
 
+    def _as_this_version_takes(self, argv: list[str]) -> list[str]:
+        """The command line with the names that this SGLang has for its flags, without those that it does not know."""
+        line = CommandLine.of(argv)
+        taken = known(str(self.served.tree / "python" / "sglang"), ["srt/server_args.py", "srt/arg_groups"])
+        flags: dict[str, tuple[str, ...]] = {}
+        for flag, words in line.flags.items():
+            name = spelled(taken, names_of(flag)) if taken else flag
+            if name is None:
+                print(f"left out, for this SGLang has no {flag}", flush=True)
+            else:
+                flags[name] = words
+        return CommandLine(line.program, flags).argv()
+
     @contextlib.contextmanager
     def serving(self, launch: Release, port: int) -> Iterator[None]:
         """The live server; `start` and `stop` below OUT are what the operations team calls for it."""
         argv = [
-            sys.executable, "-m", "sglang.launch_server", "--model-path", str(self.models / "target"),
+            self.python, "-m", "sglang.launch_server", "--model-path", str(self.models / "target"),
             "--host", "127.0.0.1", "--port", str(port), "--tp", str(self.tp), "--mem-fraction-static", "0.2",
             # What needs neither a compiler on the host nor FlashAttention's objects:
             "--attention-backend", "triton", "--sampling-backend", "pytorch", "--grammar-backend", "none",
@@ -187,7 +206,7 @@ class Host:
         ]  # fmt: skip
         if self.tp > 1:
             argv.append("--disable-custom-all-reduce")  # so that every all-reduce is NCCL's
-        argv += launch.words()
+        argv = self._as_this_version_takes(argv + launch.words())
         variables = dict(os.environ)
         variables |= {"SPT_NOENV": "1", "SGLANG_ENABLE_METRICS_DEVICE_TIMER": "1"}
         if self.turns is not None:
@@ -250,8 +269,9 @@ def _noise(host: Host, launch: Release, out: Path) -> None:
 def main() -> None:
     """Run one scenario and print the outcome beside the truth."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", type=Path, required=True, help="folder that benchmarks.gpu_models wrote")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="a folder that is not there yet")
+    parser.add_argument("--python", default=sys.executable, help="of an environment with SGLang (this one)")
+    parser.add_argument("--models", type=Path, help="folder that benchmarks.gpu_models wrote")
     parser.add_argument("--scenario", choices=SCENARIOS, default="patch")
     parser.add_argument("--budget", type=int, default=14)
     parser.add_argument("--turns", type=Path, help="folder in which cases on the same GPUs agree whose turn it is")
@@ -261,8 +281,11 @@ def main() -> None:
     old, new, truth = states(asked.scenario)
     (out / "truth.json").write_text(json.dumps(truth) + "\n")
     turns = None if asked.turns is None else asked.turns.resolve()
-    host = Host(out, asked.models.resolve(), tp=2 if asked.scenario in {"nccl", "p2p"} else 1, turns=turns)
+    models = (asked.models or out / "models").resolve()
+    host = Host(out, asked.python, models, tp=2 if asked.scenario in {"nccl", "p2p"} else 1, turns=turns)
     host.build()
+    if not models.exists():
+        subprocess.run([asked.python, "-m", "benchmarks.gpu_models", models], cwd=REPOSITORY, check=True)
     host.served.become(old)
     if asked.scenario == "noise":
         _noise(host, old, out)
