@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from snapshots.spellings import Words, by_setting
+from snapshots.spellings import Words, by_setting, canonical
 
 INERT_FLAGS = frozenset({"--port", "--host", "--nccl-port", "--dist-init-addr"})
 """Where a server listens: a trial listens somewhere else."""
@@ -73,6 +73,11 @@ def is_inert(name: str) -> bool:
     return _INERT_VARIABLES.fullmatch(name) is not None
 
 
+def is_inert_flag(name: str) -> bool:
+    """Whether a flag, however it is spelled, says only where a server listens."""
+    return canonical(name) in INERT_FLAGS
+
+
 INERT_ARGUMENTS = frozenset(
     {flag[2:].replace("-", "_") for flag in INERT_FLAGS} | {"api_key", "pid", "random_seed", "served_model_name"}
 )
@@ -97,7 +102,7 @@ def settings(argv: Sequence[str]) -> tuple[str, ...]:
     line = CommandLine.of(argv)
     words = list(line.program)
     for setting, names in sorted(by_setting(line.flags).items()):
-        if setting not in INERT_FLAGS:
+        if not is_inert_flag(setting):
             for name in sorted(names):
                 words += [setting if len(names) == 1 else name, *line.flags[name]]
     return tuple(words)

@@ -41,7 +41,7 @@ from snapshots import (
     Trees,
     Unread,
 )
-from snapshots.launch import INERT_FLAGS, CommandLine
+from snapshots.launch import CommandLine, is_inert_flag
 from snapshots.spellings import canonical, paired
 
 _Text: TypeAlias = StartupFile | SettingsFile | ModelFile | NamedFile
@@ -529,7 +529,7 @@ def _command(
                 changes=(command,),
             )
         for name, sides in _moved_flags(before, after):
-            if canonical(name) in INERT_FLAGS:
+            if is_inert_flag(name):
                 continue
             follows = [
                 change
@@ -568,7 +568,7 @@ def of_the_session(pair: Pair, changes: Iterable[Change]) -> Iterator[Difference
     before, after = _launched(old), _launched(new)
     moved = list(_moved_flags(before, after))
     for name, sides in moved:
-        if canonical(name) in INERT_FLAGS:
+        if is_inert_flag(name):
             yield _flag(name, sides, before, after)
     was, now = (found(side, ("processes", "launcher", "argv")) for side in (old, new))
     if not moved and before.program == after.program and isinstance(was, list) and isinstance(now, list) and was != now:

@@ -13,7 +13,7 @@ from fingerprint.factors.plan import LaunchPlan
 from fingerprint.factors.tree import in_place_of, moved_roots
 from fingerprint.launch import command_line
 from snapshots import Snapshot
-from snapshots.launch import INERT_FLAGS, CommandLine
+from snapshots.launch import CommandLine, is_inert_flag
 from snapshots.spellings import Words, names_of, paired
 
 
@@ -70,7 +70,7 @@ def find(old: Snapshot, new: Snapshot, _evidence: Evidence) -> Iterator[Factor |
     for name, (old_name, new_name) in sorted(paired(before.flags, after.flags).items()):
         was, is_now = before.flags.get(old_name or ""), after.flags.get(new_name or "")
         was = tuple(in_place_of(moved, word) for word in was) if was is not None else None
-        if was == is_now or name in INERT_FLAGS:
+        if was == is_now or is_inert_flag(name):
             continue
         if was is not None and any("<secret:" in word for word in was):
             reason = "its old value is a secret, which snapshots do not hold"
