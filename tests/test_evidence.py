@@ -55,6 +55,13 @@ def test_a_variable_of_two_ranks_is_among_the_first_four_and_shows_in_both(
     assert len(new.gpu.gpus) == gpus
 
 
+def test_what_nccl_does_between_hosts_counts_little_on_one_also_where_nccl_goes_by_it() -> None:
+    lines = compare(snapshots.load(DIRECT / "old.json"), snapshots.load(DIRECT / "new.json")).lines()
+    places = [line.difference.factor for line in lines]
+    assert places.index("variable:NCCL_IB_TIMEOUT") > places.index("variable:OMP_NUM_THREADS")
+    assert places.index("variable:NCCL_P2P_DISABLE") < 3
+
+
 def test_the_factors_are_those_that_were_searched() -> None:
     old, new = snapshots.load(CASE / "old.json"), snapshots.load(CASE / "new.json")
     searched = set(json.loads((CASE / "journal.jsonl").read_text().splitlines()[0])["factors"][0])

@@ -544,7 +544,11 @@ def _what_a_process_property_does(difference: Difference, scene: Scene) -> Itera
 def _what_a_host_property_does(difference: Difference, scene: Scene) -> Iterator[Reason]:
     if difference.note.startswith("the same "):
         yield Reason("it agrees in everything that was read", -2.0, HERE)
-    yield from _known(knowledge.ELSEWHERE, difference.name, scene)
+    match difference.key:
+        case ("nccl", "settings", name) if ("server", "variables", name) in scene.differences:
+            yield from _known(knowledge.VARIABLES, name, scene)  # it is the variable, where it acts
+        case _:
+            yield from _known(knowledge.ELSEWHERE, difference.name, scene)
 
 
 @_about("*")
