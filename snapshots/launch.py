@@ -57,14 +57,28 @@ class CommandLine:
 
 
 _INERT_VARIABLES = re.compile(
-    r"""_|PWD|OLDPWD|SHLVL|HOSTNAME|LOGNAME|USER|MAIL|TERM|COLORTERM|COLUMNS|LINES|LS_COLORS|EDITOR|PAGER|
-    PS[1-4]|PROMPT_COMMAND|DISPLAY|WINDOWID|TMUX|TMUX_PANE|STY|INVOCATION_ID|JOURNAL_STREAM|PROMETHEUS_MULTIPROC_DIR|
-    SGLANG_RUN_ID|SPT_NOENV|HIST\w*|SSH_\w+|XDG_\w+|DBUS_\w+|SUDO_\w+|LC_\w+|LANG|LANGUAGE|VSCODE_\w+|TERM_\w+|
-    SLURM_(JOB|STEP|TASK|SUBMIT|LAUNCH|SRUN|TOPOLOGY|GTIDS|LOCALID|PROCID|NODEID)\w*|KUBERNETES_\w+|
-    \w+_SERVICE_(HOST|PORT)(_\w+)?|\w+_PORT(_\d+_(TCP|UDP)(_\w+)?)?""",
+    r"""
+    # a shell, a terminal, a login
+    _ | PWD | OLDPWD | SHLVL | CONDA_SHLVL | HOSTNAME | LOGNAME | USER | MAIL | EDITOR | PAGER | HIST\w* |
+    PS[1-4] | PROMPT_COMMAND | VIRTUAL_ENV_PROMPT | CONDA_PROMPT_MODIFIER | LC_\w+ | LANG | LANGUAGE |
+    TERM | TERM_\w+ | COLORTERM | COLUMNS | LINES | LS_COLORS | DISPLAY | WINDOWID | TMUX | TMUX_PANE | STY |
+    SSH_\w+ | SUDO_\w+ | XDG_\w+ | DBUS_\w+ | KRB5CCNAME | VSCODE_\w+ | \w+_SESSION_ID |
+    # one start
+    INVOCATION_ID | JOURNAL_STREAM | NOTIFY_SOCKET | \w+_PID | MAINPID |
+    \w+_RUN_ID | PROMETHEUS_MULTIPROC_DIR | SPT_NOENV |
+    # a job, a pod, a task
+    SLURM_(JOB|STEP|TASK|SUBMIT|LAUNCH|SRUN|TOPOLOGY|GTIDS|LOCALID|PROCID|NODEID)\w* | PBS_\w+ | LSB_\w+ |
+    PMIX?_\w+ | OMPI_MCA_(orte|ess)_\w+ | KUBERNETES_\w+ | (POD|NODE)_(NAME|IPS?|UID|NAMESPACE) |
+    RUNPOD_(POD|PUBLIC|TCP)_\w+ | ECS_\w*METADATA_URI\w* | AWS_CONTAINER_CREDENTIALS_\w+ |
+    # where other services listen
+    \w+_SERVICE_(HOST|PORT)(_\w+)? | \w+_PORT(_\d+_(TCP|UDP)(_\w+)?)?
+    """,
     re.VERBOSE,
 )
-"""Variables of a session, a terminal or a single run: they differ between any two launches and change no speed."""
+"""Variables of a session, a terminal, a job or a single run: they differ between any two launches and change no speed.
+
+From the manuals of systemd (environment variables in spawned processes), Slurm, PBS, LSF, PMIx, Kubernetes' downward
+API, ECS and RunPod; SGLang and torchrun give each start a run id, and prometheus_client a directory."""
 
 
 @lru_cache(maxsize=4096)

@@ -44,15 +44,25 @@ def test_equals_signs_negative_numbers_and_switches_are_understood() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["PWD", "SHLVL", "SSH_CONNECTION", "XDG_RUNTIME_DIR", "SLURM_JOB_ID", "KUBERNETES_SERVICE_HOST", "TERM"]
-)
+    "name",
+    [
+        "PWD", "SHLVL", "SSH_CONNECTION", "XDG_RUNTIME_DIR", "SLURM_JOB_ID", "KUBERNETES_SERVICE_HOST", "TERM",
+        "SYSTEMD_EXEC_PID", "LISTEN_PID", "INVOCATION_ID", "SGLANG_RUN_ID", "TORCHELASTIC_RUN_ID", "POD_IP",
+        "PMIX_RANK", "VIRTUAL_ENV_PROMPT", "CONDA_PROMPT_MODIFIER", "ECS_CONTAINER_METADATA_URI_V4", "MASTER_PORT",
+        "KRB5CCNAME", "_",
+    ],
+)  # fmt: skip
 def test_what_describes_the_session_is_no_factor(name: str) -> None:
     assert is_inert(name)
 
 
 @pytest.mark.parametrize(
-    "name", ["NCCL_PROTO", "OMP_NUM_THREADS", "HOME", "LD_PRELOAD", "PATH", "CUDA_VISIBLE_DEVICES", "SGLANG_CACHE_DIR"]
-)
+    "name",
+    [
+        "NCCL_PROTO", "OMP_NUM_THREADS", "HOME", "LD_PRELOAD", "PATH", "CUDA_VISIBLE_DEVICES", "SGLANG_CACHE_DIR",
+        "VIRTUAL_ENV", "MASTER_ADDR", "SLURM_CPUS_PER_TASK", "OMPI_MCA_btl", "RUNPOD_GPU_COUNT", "SYSTEM_PROMPT",
+    ],
+)  # fmt: skip
 def test_what_may_reach_the_server_is_one(name: str) -> None:
     assert not is_inert(name)
 
