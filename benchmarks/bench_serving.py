@@ -23,13 +23,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from fingerprint.engines.base import PROMPTS
 from fingerprint.reference import world
 from fingerprint.reference.world import World
 from probes.measure import Request, Server, generate
 from probes.ports import free_port
 
 ALONE = "nothing beside it"
-PROMPTS = [[(7 * row + column) % 90 + 4 for column in range(64)] for row in range(6)]
 MAX_NEW_TOKENS = 96
 
 
@@ -71,7 +71,7 @@ def window(server: Server, argv: list[str], seconds: float, home: Path) -> Windo
         if time.monotonic() - began >= seconds:
             beside.enough.set()
         body = {
-            "input_ids": PROMPTS[len(done) % len(PROMPTS)],
+            "text": PROMPTS[len(done) % len(PROMPTS)],
             "sampling_params": {"max_new_tokens": MAX_NEW_TOKENS, "temperature": 0, "ignore_eos": True},
         }
         done.append(generate(server, body, 120.0, time.monotonic))
@@ -79,12 +79,6 @@ def window(server: Server, argv: list[str], seconds: float, home: Path) -> Windo
     spent = sum(one.times[-1] - one.times[0] for one in done)
     tokens = sum(one.tokens[-1] - one.tokens[0] for one in done)
     return Window([gap for one in done for gap in one.gaps], tokens / spent, took, beside.runs)
-
-
-def at(share: float, values: list[float]) -> float:
-    """A quantile by rank."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def report(turns: list[dict[str, Window]]) -> None:
@@ -99,7 +93,7 @@ def report(turns: list[dict[str, Window]]) -> None:
         cells = [
             f"{sum(one.runs for one in windows):6}",
             f"{statistics.median(statistics.median(one.gaps) for one in windows):9.3f}",
-            f"{statistics.median(at(0.99, one.gaps) for one in windows):8.2f}",
+            f"{statistics.median(statistics.quantiles(one.gaps, n=100)[-1] for one in windows):8.2f}",
             f"{max(max(one.gaps) for one in windows):9.1f}",
             f"{statistics.median(one.tokens_per_second for one in windows):8.1f}",
             f"{f'{statistics.median(shares):.3f} ({min(shares):.3f}-{max(shares):.3f})':>21}",
@@ -107,8 +101,7 @@ def report(turns: list[dict[str, Window]]) -> None:
         ]
         print(f"{name:40}{''.join(cells)}")
     print("\nlost s a run: serving that one run of the command costs, in seconds of the undisturbed speed.")
-    asked = f"requests of {MAX_NEW_TOKENS} tokens after {len(PROMPTS[0])}"
-    print(f"{os.cpu_count()} processors; {len(turns)} turns; {asked}.")
+    print(f"{os.cpu_count()} processors; {len(turns)} turns; requests of {MAX_NEW_TOKENS} tokens.")
 
 
 @contextlib.contextmanager

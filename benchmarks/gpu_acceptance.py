@@ -36,6 +36,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import snapshots
+from fingerprint.engines import engine_of
 from fingerprint.reference.sglang_tree import NOTE, Edit, Release, ServedTree, await_ready, operations_packages
 from probes.flags import known, spelled
 from probes.ports import free_port
@@ -181,7 +182,7 @@ class Host:
     def _as_this_version_takes(self, argv: list[str]) -> list[str]:
         """The command line with the names that this SGLang has for its flags, without those that it does not know."""
         line = CommandLine.of(argv)
-        taken = known(str(self.served.tree / "python" / "sglang"), ["srt/server_args.py", "srt/arg_groups"])
+        taken = known(str(self.served.tree / "python"), engine_of("sglang").flag_sources)
         flags: dict[str, tuple[str, ...]] = {}
         for flag, words in line.flags.items():
             name = spelled(taken, names_of(flag)) if taken else flag

@@ -17,6 +17,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from functools import cache
 from operator import itemgetter
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union
 
@@ -77,30 +78,21 @@ class Section(Part):
     seconds: State[float] = 0.0
 
 
-def _is_state(model: type[BaseModel], field: str) -> bool:
-    return any(isinstance(mark, StateMark) for mark in model.model_fields[field].metadata)
+def _whole(value: object) -> object:
+    return value
 
 
-_STATE_FIELDS: dict[type[BaseModel], frozenset[str]] = {}
-
-
-def _state_fields(model: type[BaseModel]) -> frozenset[str]:
-    known = _STATE_FIELDS.get(model)
-    if known is None:
-        known = frozenset(name for name in model.model_fields if _is_state(model, name))
-        _STATE_FIELDS[model] = known
-    return known
-
-
-_PARTS: dict[type[BaseModel], dict[str, Callable[[Any], object]]] = {}
-
-
-def _identity_parts(model: type[BaseModel]) -> dict[str, Callable[[Any], object]]:
-    known = _PARTS.get(model)
-    if known is None:
-        marks = ((name, mark) for name, field in model.model_fields.items() for mark in field.metadata)
-        known = _PARTS[model] = {name: mark.part for name, mark in marks if isinstance(mark, IdentityOf)}
-    return known
+@cache
+def _marked(model: type[BaseModel]) -> dict[str, Callable[[Any], object] | None]:
+    """The fields that are not identity as they are, to the part that is; None for state."""
+    found: dict[str, Callable[[Any], object] | None] = {}
+    for name, field in model.model_fields.items():
+        for mark in field.metadata:
+            if isinstance(mark, StateMark):
+                found[name] = None
+            elif isinstance(mark, IdentityOf):
+                found[name] = mark.part
+    return found
 
 
 def leaves(value: object, *, state: bool = False, defaults: bool = True, key: Key = ()) -> Iterator[tuple[Key, Leaf]]:
@@ -120,14 +112,13 @@ def leaves(value: object, *, state: bool = False, defaults: bool = True, key: Ke
         yield key, value
     elif isinstance(value, BaseModel):
         model = type(value)
-        hidden = frozenset() if state else _state_fields(model)
-        parts = {} if state else _identity_parts(model)
+        marked = {} if state else _marked(model)
         fields = model.__pydantic_fields__
         for name, child in value.__dict__.items():
-            if name in hidden or child is None or not (defaults or child != fields[name].default):
+            part = marked.get(name, _whole)
+            if part is None or child is None or not (defaults or child != fields[name].default):
                 continue
-            whole = name not in parts or isinstance(child, Unread)
-            counts = child if whole else parts[name](child)
+            counts = child if isinstance(child, Unread) else part(child)
             yield from leaves(counts, state=state, defaults=defaults, key=(*key, name))
     elif isinstance(value, Mapping):
         for name, child in value.items():

@@ -271,9 +271,8 @@ def _state(pair: Pair, told: set[Key]) -> Iterator[Difference]:
     ]
     changes = [change for change in join(*moving) if len(change.key) > 2]  # shorter ones are about the capture itself
     if pair.name == "server":
-        variables = [change for change in changes if change.key[3:4] in {("at_exec",), ("variables",)}]
-        yield from of_the_session(pair, variables)
-        changes = [change for change in changes if change not in variables]
+        yield from of_the_session(pair, [change for change in changes if _is_variable(change.key)])
+        changes = [change for change in changes if not _is_variable(change.key)]
     for change in changes:
         yield Difference(
             change.key,
@@ -283,3 +282,7 @@ def _state(pair: Pair, told: set[Key]) -> Iterator[Difference]:
             title="/".join(change.key[1:]),
             changes=(change,),
         )
+
+
+def _is_variable(key: Key) -> bool:
+    return key[3:4] in {("at_exec",), ("variables",)}

@@ -6,7 +6,7 @@ Only a launch rules out. What no launch had apart from the others is "not tested
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from fingerprint.report.model import (
     Standing,
@@ -98,7 +98,7 @@ def _standing(scene: Scene, factor: str) -> tuple[Standing, str, tuple[int, ...]
     if slow:
         words.append(f"slow although it was old ({_numbers_words(slow)})")
     left = outcome.eliminated.get(factor)
-    if left is not None and left < LEFT * scene.simple:
+    if _cleared(left, scene):
         words = words or ["no single launch, all of them together"]
         if scene.simple < SIMPLE:
             return "open", f"{'; '.join(words)}; {_not_simple(scene)}", tuple(sorted({*fast, *slow}))
@@ -106,6 +106,11 @@ def _standing(scene: Scene, factor: str) -> tuple[Standing, str, tuple[int, ...]
     held = left or sum(one.probability for one in outcome.posterior if factor in one.factors)
     words.append(f"still {probability(held)} probable")
     return "open", "; ".join(words), tuple(sorted({*fast, *slow}))
+
+
+def _cleared(left: float | None, scene: Scene) -> TypeGuard[float]:
+    """Whether next to nothing is left of a difference among the explanations that blame one."""
+    return left is not None and left < LEFT * scene.simple
 
 
 def _not_simple(scene: Scene) -> str:
@@ -187,10 +192,8 @@ def steps_of(scene: Scene, suspects: Sequence[Suspect]) -> tuple[Step, ...]:
         names = [one for one in suspects if one.standing == standing]
         if names:
             numbers = tuple(sorted({number_of for one in names for number_of in one.launches}))
-            cleared = standing == "open" and all(
-                one.left is not None and one.left < LEFT * scene.simple for one in names
-            )
-            why = f"; {_not_simple(scene)}" if cleared else ""
+            unneeded = standing == "open" and all(_cleared(one.left, scene) for one in names)
+            why = f"; {_not_simple(scene)}" if unneeded else ""
             steps.append(
                 Step(
                     question=question,
